@@ -1,0 +1,1 @@
+"""The command worklease: what people and shells say to the API server."""

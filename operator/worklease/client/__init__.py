@@ -1,0 +1,1 @@
+"""The holder's and the target's side of the protocol."""

@@ -1,0 +1,1 @@
+"""The one door to the API server: credentials, requests with deadlines, the swap, the watch."""
