@@ -4,11 +4,12 @@ Uses the standard library only, so that it also works before the project's virtu
 """
 
 from .binaries import Binaries, BinaryError, ensure
-from .credentials import User
+from .credentials import PEOPLE, User
 from .manifests import InstallError, install, operator_token
 from .servers import ControlPlane, StartError
 
 __all__ = [
+    "PEOPLE",
     "Binaries",
     "BinaryError",
     "ControlPlane",

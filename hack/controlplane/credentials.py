@@ -27,6 +27,10 @@ class User:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
 
+# Whom every testbed knows beside its administrator; they may do nothing until a role is bound to them.
+PEOPLE = (User("alice"), User("bob"), User("carol"))
+
+
 def write_private(path: Path, text: str) -> None:
     """Writes a file that only its owner can read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
