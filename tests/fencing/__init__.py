@@ -1,0 +1,1 @@
+"""What recipients are promised, against real databases and servers."""
