@@ -1,1 +1,0 @@
-"""What recipients are promised, against real databases and servers."""
