@@ -107,7 +107,15 @@ def test_the_statement_trigger_fences_programs_that_know_nothing_of_it(connectio
     assert write(f"{LEASE}@8#claim-1") is None
     for statement in ("INSERT INTO charge VALUES (2)", "UPDATE charge SET amount = 3", "DELETE FROM charge"):
         assert write(str(TOKEN), statement) == "WL412"
-    for malformed in (LEASE, f"{LEASE}@07", f"{LEASE}@8#", f"{LEASE}@8 ", "x@y@8", f"{LEASE}@{MAX_EPOCH + 1}"):
+    for malformed in (
+        LEASE,
+        f"{LEASE}@07",
+        f"{LEASE}@8#",
+        f"{LEASE}@8 ",
+        "x@y@8",
+        f"{LEASE}@8#a,b",
+        f"{LEASE}@{MAX_EPOCH + 1}",
+    ):
         assert write(malformed) == "WL400", malformed
     assert connection.execute("SELECT amount FROM charge").fetchall() == [(1,), (1,)]
 

@@ -20,7 +20,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "docs/fencing/vectors.json").r
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 NAMES = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
 LEASES = st.one_of(st.tuples(LABELS, NAMES), st.tuples(NAMES, LABELS, NAMES)).map("/".join)
-CLAIMS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=64)
+CLAIMS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters=","), min_size=1, max_size=64)
 TOKENS = st.builds(Token, LEASES, st.integers(1, MAX_EPOCH), st.none() | CLAIMS)
 
 

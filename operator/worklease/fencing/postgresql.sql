@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION worklease_fence_trigger() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $trigger$
 DECLARE
     token CONSTANT text := coalesce(current_setting('worklease.token', true), '');
-    parts CONSTANT text[] := regexp_match(token, '^([^@]+)@([1-9][0-9]{0,15})(?:#[!-~]{1,64})?$');
+    parts CONSTANT text[] := regexp_match(token, '^([^@]+)@([1-9][0-9]{0,15})(?:#[!-+\--~]{1,64})?$');
     belongs_to text;
 BEGIN
     IF token = '' THEN

@@ -7,10 +7,11 @@ ORM session: `fence(session.connection(), token)`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Connection, String, TextClause, bindparam, text
+from sqlalchemy import BigInteger, Connection, Engine, String, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
 from worklease.errors import MarkUnavailable, StaleEpoch
@@ -71,6 +72,16 @@ def fence(connection: Connection, token: Token) -> None:
         raise
     if highest > token.epoch:
         raise StaleEpoch(token.lease, token.epoch, highest)
+
+
+def door(engine: Engine) -> Callable[[Token], None]:
+    """Moves the mark in a transaction of its own: for effects outside this database. It does not order them."""
+
+    def move(token: Token) -> None:
+        with engine.begin() as connection:
+            fence(connection, token)
+
+    return move
 
 
 def _explain(error: DBAPIError, token: Token) -> None:

@@ -24,7 +24,7 @@ SQL_SETTING: Final = "worklease.token"
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _EPOCH = re.compile(r"[1-9][0-9]{0,15}")
-_CLAIM = re.compile(r"[!-~]+")
+_CLAIM = re.compile(r"[!-+\--~]+")  # No comma: it is what joins a header that was sent twice.
 _HEADERS = {name.lower().encode(): name for name in (LEASE_HEADER, EPOCH_HEADER, CLAIM_HEADER)}
 
 
@@ -60,7 +60,7 @@ def check_lease(lease: str) -> str:
 
 def _check_claim(claim: str) -> str:
     if not isinstance(claim, str) or len(claim) > MAX_CLAIM or not _CLAIM.fullmatch(claim):
-        raise MalformedToken(f"a claim is 1 to {MAX_CLAIM} visible ASCII characters")
+        raise MalformedToken(f"a claim is 1 to {MAX_CLAIM} visible ASCII characters other than a comma")
     return claim
 
 
