@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,20 +13,10 @@ import redis
 import sqlalchemy
 
 import backends
+from support.availability import required
 from support.recipients import PlainPostgres, Recipient, RedisRecipient, SqlAlchemyRecipient, StdlibSqlite
 
 NUMBERS = itertools.count()
-
-
-@contextlib.contextmanager
-def required() -> Iterator[None]:
-    """A server that cannot be had fails the test in CI and skips it, with the reason, anywhere else."""
-    try:
-        yield
-    except backends.UnavailableError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
