@@ -6,9 +6,9 @@ whole, and has one owner in managedFields.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 
 from worklease.api.cel import Check, Rule
 from worklease.api.fields import (
@@ -335,7 +335,7 @@ class EffectState(StrEnum):
 
 UNRECONCILED = frozenset({EffectState.ATTEMPTED, EffectState.UNKNOWN})
 
-EFFECT_RULES: list[dict[str, Any]] = [
+EFFECT_RULES: list[JsonValue] = [
     {
         "rule": "self.epoch == oldSelf.epoch && self.recipient == oldSelf.recipient && self.action == oldSelf.action"
         " && has(self.digest) == has(oldSelf.digest) && (!has(self.digest) || self.digest == oldSelf.digest)",
@@ -347,8 +347,8 @@ EFFECT_RULES: list[dict[str, Any]] = [
         " || (oldSelf.state == 'Attempted' && self.state in ['Succeeded', 'Failed', 'Unknown'])"
         " || (oldSelf.state == 'Unknown' && self.state in ['Succeeded', 'Failed', 'Compensated'])"
         " || (oldSelf.state == 'Succeeded' && self.state == 'Compensated')",
-        "message": "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed or"
-        " Compensated, from Succeeded to Compensated",
+        "message": "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed"
+        " or Compensated, from Succeeded to Compensated",
         "reason": "FieldValueForbidden",
     },
 ]

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 
 from worklease.api.cel import INVALID, Check, Rule
 from worklease.api.fields import (
@@ -37,7 +37,7 @@ DEFAULT_LEASE_SECONDS = 600
 DEFAULT_JEOPARDY_SECONDS = 30
 LeaseSeconds = Annotated[int, Field(ge=10, le=86400, json_schema_extra={"format": "int32"})]
 JeopardySeconds = Annotated[int, Field(ge=0, le=3600, json_schema_extra={"format": "int32"})]
-IMMUTABLE = {"rule": "self == oldSelf", "message": "work is immutable", "reason": "FieldValueForbidden"}
+IMMUTABLE: JsonValue = {"rule": "self == oldSelf", "message": "work is immutable", "reason": "FieldValueForbidden"}
 
 
 class Phase(StrEnum):
