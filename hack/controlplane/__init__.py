@@ -6,6 +6,7 @@ Uses the standard library only, so that it also works before the project's virtu
 from .binaries import Binaries, BinaryError, ensure
 from .credentials import PEOPLE, User
 from .manifests import InstallError, install, operator_token
+from .process import Process
 from .servers import ControlPlane, StartError
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "BinaryError",
     "ControlPlane",
     "InstallError",
+    "Process",
     "StartError",
     "User",
     "ensure",
