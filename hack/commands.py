@@ -17,14 +17,14 @@ LAST_LINES = 20
 GRACE_SECONDS = 5.0
 
 
-class TestbedError(RuntimeError):
+class SetupError(RuntimeError):
     """Something a person has to know: the message says what happened, to what, and what to do next."""
 
 
 def run_logged(
     command: list[str], what: str, usually: str, log: Path, directory: Path, variables: Mapping[str, str] | None = None
 ) -> None:
-    """Runs `command` in `directory`, showing that it runs. A TestbedError has the last lines of its output."""
+    """Runs `command` in `directory`, showing that it runs. A SetupError has the last lines of its output."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with Progress(what, usually), log.open("wb") as output:
         process = subprocess.Popen(
@@ -44,7 +44,7 @@ def run_logged(
     if code:
         with log.open(errors="replace") as lines:
             last = "".join(deque(lines, LAST_LINES)).rstrip()
-        raise TestbedError(f"{what} failed with exit code {code}:\n{last}\nThe whole output is in {log}")
+        raise SetupError(f"{what} failed with exit code {code}:\n{last}\nThe whole output is in {log}")
 
 
 def end_group(

@@ -31,7 +31,7 @@ from pathlib import Path  # noqa: E402
 from types import FrameType  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
-from commands import TestbedError, run_logged  # noqa: E402
+from commands import SetupError, run_logged  # noqa: E402
 from locking import cache_directory, locked  # noqa: E402
 from progress import say  # noqa: E402
 
@@ -68,7 +68,7 @@ def make(repository: Path) -> Path:
         if _made(directory) == wanted and _works(python):
             return python
         if directory.exists() and _made(directory) is None and any(directory.iterdir()):
-            raise TestbedError(f"{directory} was not made by hack/: move it away, hack/ makes one of its own there")
+            raise SetupError(f"{directory} was not made by hack/: move it away, hack/ makes one of its own there")
         if not (_made(directory) and _works(python)):
             _create(directory)
         (directory / STAMP).write_text("")
@@ -96,11 +96,19 @@ def _create(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     (directory / STAMP).write_text("")
+    try:
+        create_with_pip(directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def create_with_pip(directory: Path) -> None:
+    """Adds Python and pip to the directory of a new virtual environment."""
     command = [sys.executable, "-m", "venv", str(directory)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if answer.returncode:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise TestbedError(
+        raise SetupError(
             f"{sys.executable} cannot make a virtual environment with pip:\n{answer.stdout.strip()[-2000:]}\n"
             "On Debian and Ubuntu the package python3-venv is what is missing."
         )
@@ -134,7 +142,7 @@ def reported() -> Iterator[None]:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
-    except TestbedError as failure:
+    except SetupError as failure:
         sys.exit(f"{Path(sys.argv[0]).name}: {failure}")
     except KeyboardInterrupt:
         say(f"{Path(sys.argv[0]).name}: interrupted")

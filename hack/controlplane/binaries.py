@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands import TestbedError
+from commands import SetupError
 from locking import cache_directory
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ Version = tuple[int, int, int]
 Binaries = dict[str, Path]
 
 
-class BinaryError(TestbedError):
+class BinaryError(SetupError):
     """A program could be neither found nor built; the message says why and what to do."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-from commands import TestbedError
+from commands import SetupError
 
 from . import credentials
 from .binaries import Binaries, ensure
@@ -41,7 +41,7 @@ CONTROLLERS_RUN = (
 )
 
 
-class StartError(TestbedError):
+class StartError(SetupError):
     """A server did not become ready; the message has the end of its log."""
 
 

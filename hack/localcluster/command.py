@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commands import TestbedError
+from commands import SetupError
 from controlplane import ensure
 from controlplane.binaries import TOOLS, new_enough, version_of
 from locking import locked
@@ -94,7 +94,7 @@ def start(state: State, controller_manager: bool) -> Running:
             raise
     running = state.running()
     if running is None:
-        raise TestbedError(f"the cluster did not start:\n{last_of(state.supervisor_log)}")
+        raise SetupError(f"the cluster did not start:\n{last_of(state.supervisor_log)}")
     return running
 
 
@@ -112,7 +112,7 @@ def start_operator(state: State, running: Running) -> Running:
         wait_for(settled, f"the operator to be healthy; its log is {state.operator_log}", OPERATOR_WITHIN_SECONDS)
     now = state.running()
     if not (now and now.operator and now.operator.exit_code is None):
-        raise TestbedError(f"the operator ended at once:\n{last_of(state.operator_log)}")
+        raise SetupError(f"the operator ended at once:\n{last_of(state.operator_log)}")
     return now
 
 
@@ -152,7 +152,7 @@ def down(state: State) -> int:
         os.kill(pid, signal.SIGTERM)
         try:
             wait_for(lambda: state.supervisor_pid() != pid, "the cluster to stop", DOWN_WITHIN_SECONDS)
-        except TestbedError:
+        except SetupError:
             os.kill(pid, signal.SIGKILL)
             shutil.rmtree(state.plane_directory, ignore_errors=True)
     return 0
@@ -173,9 +173,9 @@ def last_of(log: Path) -> str:
 
 
 def wait_for(condition: Callable[[], object], what: str, within_seconds: float = 10.0) -> None:
-    """Waits until the condition is true; a TestbedError says what did not happen."""
+    """Waits until the condition is true; a SetupError says what did not happen."""
     deadline_monotonic = time.monotonic() + within_seconds
     while not condition():
         if time.monotonic() > deadline_monotonic:
-            raise TestbedError(f"waited {within_seconds:.0f} s for {what}")
+            raise SetupError(f"waited {within_seconds:.0f} s for {what}")
         time.sleep(POLL_SECONDS)

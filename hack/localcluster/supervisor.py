@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 
-from commands import TestbedError
+from commands import SetupError
 from controlplane import PEOPLE, ControlPlane, install
 from progress import say
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     state = State.default()
     lock = state.hold()
     if lock is None:
-        raise TestbedError(f"the cluster in {state.directory} already has a supervisor")
+        raise SetupError(f"the cluster in {state.directory} already has a supervisor")
     with lock:
         for leftover in (state.running_file, state.operator_wanted):
             leftover.unlink(missing_ok=True)
