@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
 while [ "$1" != -o ]; do shift; done
 echo built >> "$GO_COUNT"
-while [ -e "$GO_HOLD" ]; do sleep 0.05; done
+sh -c 'while [ -e "$GO_HOLD" ]; do sleep 0.05; done' compile "$2"
 if [ -e "$GO_BROKEN" ]; then echo "cannot find module"; exit 1; fi
 printf '#!/bin/sh\\necho fake Version: 9.9.9\\n' > "$2" && chmod +x "$2"
 """
@@ -47,6 +48,7 @@ class Workshop:
     def __init__(self, directory: Path) -> None:
         self.target = directory / "bin"
         self.target.mkdir()
+        self.started: list[subprocess.Popen[str]] = []
         self.count, self.hold, self.broken = directory / "count", directory / "hold", directory / "broken"
         module, path = directory / "module", directory / "path"
         for new in (module, path):
@@ -66,7 +68,9 @@ class Workshop:
     def start(self) -> subprocess.Popen[str]:
         """Builds in a process of its own."""
         arguments = {**self.tool.__dict__, "module": str(self.tool.module)}
-        return start_python(BUILD, json.dumps(arguments), str(self.target), **self.variables)
+        process = start_python(BUILD, json.dumps(arguments), str(self.target), **self.variables)
+        self.started.append(process)
+        return process
 
     def start_and_hold(self) -> subprocess.Popen[str]:
         """The same, and returns while Go is at work."""
@@ -85,9 +89,13 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
     """A workshop of this test."""
-    return Workshop(tmp_path)
+    made = Workshop(tmp_path)
+    yield made
+    made.hold.unlink(missing_ok=True)
+    for process in made.started:
+        process.communicate(timeout=30)
 
 
 def test_two_builds_at_once_build_once(workshop: Workshop) -> None:
