@@ -3,6 +3,8 @@
 Uses the standard library only, so that it also works before the project's virtual environment exists.
 """
 
+from commands import SetupError
+
 from .binaries import Binaries, BinaryError, ensure
 from .credentials import PEOPLE, User
 from .manifests import InstallError, install, operator_token
@@ -16,6 +18,7 @@ __all__ = [
     "ControlPlane",
     "InstallError",
     "Process",
+    "SetupError",
     "StartError",
     "User",
     "ensure",
