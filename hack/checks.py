@@ -80,7 +80,8 @@ def cluster(given: Path | None) -> Iterator[Path]:
         install(given, ensure("kubectl")["kubectl"])
         yield given.resolve()
         return
-    plane = ControlPlane(users=PEOPLE, controller_manager=True)
+    binaries = ensure("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+    plane = ControlPlane(users=PEOPLE, controller_manager=True, binaries=binaries)
     try:
         with Progress("starting a control plane", "6 s"):
             plane.start()
