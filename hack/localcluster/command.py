@@ -19,7 +19,7 @@ from controlplane.binaries import TOOLS, new_enough, version_of
 from locking import locked
 from progress import Progress, say
 
-from .operating import HEALTHY, health
+from .operating import READY, readiness
 from .state import Running, State
 
 READY_WITHIN_SECONDS = 300.0
@@ -99,17 +99,17 @@ def start(state: State, controller_manager: bool) -> Running:
 
 
 def start_operator(state: State, running: Running) -> Running:
-    """Has the supervisor start the operator, unless it runs, and waits until it is healthy."""
+    """Has the supervisor start the operator, unless it runs, and waits until it is ready."""
     if not (running.operator and running.operator.exit_code is None):
         state.operator_wanted.touch()
         wait_for(lambda: not (state.operator_wanted.exists() and state.running()), "the operator to be started")
 
     def settled() -> bool:
         now = state.running()
-        return not (now and now.operator and now.operator.exit_code is None) or health(now.operator.address) == HEALTHY
+        return not (now and now.operator and now.operator.exit_code is None) or readiness(now.operator.address) == READY
 
     with Progress("starting worklease-operator", "3 s"):
-        wait_for(settled, f"the operator to be healthy; its log is {state.operator_log}", OPERATOR_WITHIN_SECONDS)
+        wait_for(settled, f"the operator to be ready; its log is {state.operator_log}", OPERATOR_WITHIN_SECONDS)
     now = state.running()
     if not (now and now.operator and now.operator.exit_code is None):
         raise SetupError(f"the operator ended at once:\n{last_of(state.operator_log)}")
@@ -117,7 +117,7 @@ def start_operator(state: State, running: Running) -> Running:
 
 
 def status(state: State) -> int:
-    """Prints versions, addresses, uptime and the operator's health."""
+    """Prints versions, addresses, uptime and the operator's readiness."""
     running = state.running()
     if running is None:
         starting = state.supervisor_pid()
@@ -137,7 +137,7 @@ def status(state: State) -> int:
     elif operator.exit_code is not None:
         about = f"ended with exit code {operator.exit_code}: hack/cluster up --operator starts it again"
     else:
-        about = f"{health(operator.address)}, http://{operator.address}, process {operator.pid}"
+        about = f"{readiness(operator.address)}, http://{operator.address}, process {operator.pid}"
     print(f"{'worklease-operator':<24} {about}, log {state.operator_log}")
     return 0
 

@@ -16,11 +16,11 @@ from .state import Operator, State
 TOKEN_DURATION = "720h"
 STOPPED_WITHIN_SECONDS = 5.0
 ANSWER_WITHIN_SECONDS = 5.0
-HEALTHY = "healthy"
+READY = "ready"
 
 
 class OperatorProcess:
-    """The operator, running against a control plane; it serves /healthz and /metrics on `address`."""
+    """The operator, running against a control plane; it serves /healthz, /readyz and /metrics on `address`."""
 
     def __init__(self, plane: ControlPlane, state: State) -> None:
         user = User("worklease-operator", token=operator_token(plane.kubeconfig, plane.kubectl, TOKEN_DURATION))
@@ -45,13 +45,13 @@ def operator_command(kubeconfig_file: Path, address: str) -> list[str]:
     return [str(program), f"--kubeconfig={kubeconfig_file}", f"--listen={address}"]
 
 
-def health(address: str) -> str:
-    """What /healthz says, in a word or two."""
+def readiness(address: str) -> str:
+    """READY, or what /readyz says is missing."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{address}/healthz", timeout=ANSWER_WITHIN_SECONDS):
-            return HEALTHY
+        with opener.open(f"http://{address}/readyz", timeout=ANSWER_WITHIN_SECONDS):
+            return READY
     except urllib.error.HTTPError as error:
-        return f"unhealthy ({error.code})"
+        return f"not ready ({error.read(200).decode(errors='replace').strip()})"
     except OSError as error:
         return f"no answer ({error})"
