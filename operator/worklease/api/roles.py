@@ -5,7 +5,8 @@ Verbs beside the usual ones (configure, revoke, delegate) mean something to the 
 
 from typing import Any
 
-from worklease.api.policies import CONFIGURE, DELEGATE, DELETE, GROUP, REVOKE
+from worklease.api.admission import CONFIGURE, DELEGATE, DELETE, REVOKE
+from worklease.api.crd import GROUP
 
 NAMESPACE = "worklease-system"
 OPERATOR = "worklease-operator"
