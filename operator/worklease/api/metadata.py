@@ -14,7 +14,7 @@ NAME_MAX = 253
 """The length of generateName, which the API server does not limit."""
 LAST_APPLIED_MAX = 8192
 """Characters of kubectl's annotation on a new object; etcd stores up to six bytes for each."""
-MANAGED_FIELDS_MAX = 65536
+MANAGED_FIELDS_MAX = 131072
 """Characters of managedFields, printed. Any write can bring its own."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -102,15 +102,16 @@ CHECKS = (
     ),
     Check(
         "managers.kept",
-        f"variables.steady || variables.appliedBefore.all(o, ({_OWNS_STATEMENTS_ONLY})"
-        f" || variables.applied.exists(n, {_SAME_MANAGER})) || {may(DELETE)}",
-        "managedFields keep what others have applied: only those who may delete change that",
+        "variables.steady || (size(object.metadata.?managedFields.orValue([])) > 0"
+        f" && variables.appliedBefore.all(o, ({_OWNS_STATEMENTS_ONLY})"
+        f" || variables.applied.exists(n, {_SAME_MANAGER}))) || {may(DELETE)}",
+        "managedFields are not reset, and keep what others have applied, except by those who may delete",
     ),
     Check(
         "managers.size",
-        "variables.steady || size('%s'.format([object.metadata.managedFields])) <= "
+        "variables.steady || size('%s'.format([object.metadata.?managedFields.orValue([])])) <= "
         f"{MANAGED_FIELDS_MAX} || {may(DELETE)}",
-        "metadata.managedFields is too large: set it to [{}] in the same write, or have it reset by who may delete",
+        "metadata.managedFields is too large: have it reset by somebody who may delete",
     ),
     Check(
         "creation.owned",

@@ -20,7 +20,8 @@ HELD = "oldObject.status.phase in ['Held', 'Jeopardy']"
 
 
 def _renewal_owners(where: str) -> str:
-    return f"{where}.metadata.managedFields.filter(f, 'f:renewal' in f.?fieldsV1[?'f:spec'].orValue({{}}))"
+    owns = "'f:renewal' in f.?fieldsV1[?'f:spec'].orValue({})"
+    return f"{where}.metadata.?managedFields.orValue([]).filter(f, {owns})"
 
 
 HOLDS = "oldObject.status.?holderIdentity.orValue('') == variables.user && " + own(
