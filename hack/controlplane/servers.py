@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
+from commands import SetupError
+
 from . import credentials
 from .binaries import Binaries, ensure
 from .credentials import ADMIN, CONTROLLER_MANAGER, User
@@ -39,7 +41,7 @@ CONTROLLERS_RUN = (
 )
 
 
-class StartError(RuntimeError):
+class StartError(SetupError):
     """A server did not become ready; the message has the end of its log."""
 
 
@@ -105,6 +107,10 @@ class ControlPlane:
     def kubectl(self) -> Path:
         """A kubectl that suits this API server."""
         return self._found("kubectl")
+
+    def running(self) -> list[str]:
+        """The names of the servers that run now."""
+        return [name for name, process in self._processes.items() if process.exit_code is None]
 
     def pid(self, name: str) -> int:
         """The process id of one of the servers."""
