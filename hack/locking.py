@@ -1,4 +1,4 @@
-"""A lock between processes, on a file; it ends with the process that holds it, however that ends."""
+"""Locks between processes, on files; one ends with the process that holds it, however that ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+
+def cache_directory() -> Path:
+    """The directory that keeps what is built, shared by every clone of the repository on this machine."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worklease"
 
 
 @contextlib.contextmanager

@@ -3,9 +3,12 @@
 Uses the standard library only, so that it also works before the project's virtual environment exists.
 """
 
+from commands import SetupError
+
 from .binaries import Binaries, BinaryError, ensure
 from .credentials import PEOPLE, User
 from .manifests import InstallError, install, operator_token
+from .process import Process
 from .servers import ControlPlane, StartError
 
 __all__ = [
@@ -14,6 +17,8 @@ __all__ = [
     "BinaryError",
     "ControlPlane",
     "InstallError",
+    "Process",
+    "SetupError",
     "StartError",
     "User",
     "ensure",

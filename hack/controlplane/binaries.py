@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands import SetupError
+from locking import cache_directory
+
 HERE = Path(__file__).resolve().parent
 VERSION = re.compile(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?")
 
@@ -18,7 +21,7 @@ Version = tuple[int, int, int]
 Binaries = dict[str, Path]
 
 
-class BinaryError(RuntimeError):
+class BinaryError(SetupError):
     """A program could be neither found nor built; the message says why and what to do."""
 
 
@@ -82,11 +85,6 @@ TOOLS = {
         _kubernetes("kubectl", "30 s on 2 cores", "version", "--client"),
     )
 }
-
-
-def cache_directory() -> Path:
-    """The directory that keeps what is built, shared by every clone of the repository on this machine."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worklease"
 
 
 def version_of(path: Path, tool: Tool) -> Version | None:

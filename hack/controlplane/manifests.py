@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from commands import SetupError
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CRDS = REPOSITORY / "crds"
 CHART_FILES = REPOSITORY / "charts" / "worklease" / "files"
@@ -23,7 +25,7 @@ POLL_SECONDS = 0.1
 DENIAL = "worklease's policies are in force"
 
 
-class InstallError(RuntimeError):
+class InstallError(SetupError):
     """The cluster did not take the manifests; the message is kubectl's own."""
 
 

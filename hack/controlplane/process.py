@@ -7,7 +7,7 @@ import subprocess
 from collections import deque
 from pathlib import Path
 
-from .tether import tethered
+from tether import tethered
 
 LAST_LINES = 15
 KILLED_WITHIN_SECONDS = 10.0

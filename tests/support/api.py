@@ -50,7 +50,9 @@ class Answer:
 class Api:
     """Requests to one API server with one credential."""
 
-    def __init__(self, configuration: client.Configuration, token: str = "") -> None:
+    def __init__(
+        self, configuration: client.Configuration, token: str = "", timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self.configuration = configuration
         self.server: str = configuration.host
         self._token = token
@@ -59,18 +61,18 @@ class Api:
             ca_certs=configuration.ssl_ca_cert,
             cert_file=None if token else configuration.cert_file,
             key_file=None if token else configuration.key_file,
-            timeout=TIMEOUT_SECONDS,
+            timeout=timeout_seconds,
             retries=False,
         )
 
     @classmethod
-    def from_kubeconfig(cls, path: Path, context: str | None = None) -> Api:
+    def from_kubeconfig(cls, path: Path, context: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> Api:
         """The identity of a context of the file, by default the current one."""
         configuration = client.Configuration()
         load_kube_config(  # type: ignore[no-untyped-call]
             config_file=str(path), context=context, client_configuration=configuration, persist_config=False
         )
-        return cls(configuration)
+        return cls(configuration, timeout_seconds=timeout_seconds)
 
     def with_token(self, token: str) -> Api:
         """The same server, spoken to with this bearer token and nothing else."""

@@ -1,0 +1,181 @@
+"""What hack/cluster does: up, status and down, each safe to repeat."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from commands import SetupError
+from controlplane import ensure
+from controlplane.binaries import TOOLS, new_enough, version_of
+from locking import locked
+from progress import Progress, say
+
+from .operating import READY, readiness
+from .state import Running, State
+
+READY_WITHIN_SECONDS = 300.0
+OPERATOR_WITHIN_SECONDS = 30.0
+DOWN_WITHIN_SECONDS = 40.0
+POLL_SECONDS = 0.1
+NOT_UP = 3
+LAST_CHARACTERS = 4000
+
+DESCRIPTION = """A Kubernetes control plane on this machine, without containers: etcd, kube-apiserver and
+kube-controller-manager as processes on loopback, with worklease's CRDs, policies and roles installed.
+It is thrown away when it goes down or the machine restarts."""
+
+EPILOG = """Use it with: eval "$(hack/cluster up)". The kubeconfig's contexts are admin (the current one) and
+the users alice, bob and carol, who may do nothing until a role is bound to them."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one of the commands; returns the exit code (3 when status finds no cluster)."""
+    parser = argparse.ArgumentParser(prog="hack/cluster", description=DESCRIPTION, epilog=EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up_parser = commands.add_parser("up", help="start it, unless it is up; prints the line that exports KUBECONFIG")
+    up_parser.add_argument("--operator", action="store_true", help="also run worklease-operator, by its own role")
+    up_parser.add_argument(
+        "--controller-manager",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="run kube-controller-manager: garbage collection, deletion of namespaces (default: yes)",
+    )
+    commands.add_parser("status", help=f"say what runs; exit code {NOT_UP} when it is not up")
+    commands.add_parser("down", help="stop everything and remove its data")
+    options = parser.parse_args(arguments)
+    state = State.default()
+    if options.command == "up":
+        return up(state, options.operator, options.controller_manager)
+    return status(state) if options.command == "status" else down(state)
+
+
+def up(state: State, operator: bool, controller_manager: bool) -> int:
+    """Starts what is not running yet, and prints the one line that a shell is to evaluate."""
+    state.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with locked(state.up_lock, lambda process_id: say(f"process {process_id} is doing that; waiting for it")):
+        running = state.running()
+        if running is None:
+            controllers = ("kube-controller-manager",) if controller_manager else ()
+            ensure("etcd", "kube-apiserver", "kubectl", *controllers)
+            running = start(state, controller_manager)
+        if operator:
+            running = start_operator(state, running)
+    print(f"export KUBECONFIG={shlex.quote(str(state.kubeconfig))}", flush=True)
+    advise_kubectl(running)
+    return 0
+
+
+def start(state: State, controller_manager: bool) -> Running:
+    """Starts the supervisor and waits until everything is ready; what does not become so leaves nothing."""
+    command = [sys.executable, "-m", "localcluster", *([] if controller_manager else ["--no-controller-manager"])]
+    with Progress("starting a control plane", "6 s"), state.supervisor_log.open("wb") as log:
+        supervisor = subprocess.Popen(
+            command,
+            cwd=Path(__file__).resolve().parent.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            wait_for(lambda: state.running() or supervisor.poll() is not None, "the cluster", READY_WITHIN_SECONDS)
+        except BaseException:
+            supervisor.terminate()
+            supervisor.wait(DOWN_WITHIN_SECONDS)
+            raise
+    running = state.running()
+    if running is None:
+        raise SetupError(f"the cluster did not start:\n{last_of(state.supervisor_log)}")
+    return running
+
+
+def start_operator(state: State, running: Running) -> Running:
+    """Has the supervisor start the operator, unless it runs, and waits until it is ready."""
+    if not (running.operator and running.operator.exit_code is None):
+        state.operator_wanted.touch()
+        wait_for(lambda: not (state.operator_wanted.exists() and state.running()), "the operator to be started")
+
+    def settled() -> bool:
+        now = state.running()
+        return not (now and now.operator and now.operator.exit_code is None) or readiness(now.operator.address) == READY
+
+    with Progress("starting worklease-operator", "3 s"):
+        wait_for(settled, f"the operator to be ready; its log is {state.operator_log}", OPERATOR_WITHIN_SECONDS)
+    now = state.running()
+    if not (now and now.operator and now.operator.exit_code is None):
+        raise SetupError(f"the operator ended at once:\n{last_of(state.operator_log)}")
+    return now
+
+
+def status(state: State) -> int:
+    """Prints versions, addresses, uptime and the operator's readiness."""
+    running = state.running()
+    if running is None:
+        starting = state.supervisor_pid()
+        print(f"starting or stopping (process {starting})" if starting else "the cluster is down: hack/cluster up")
+        return NOT_UP
+    minutes = int(time.time() - running.started_time) // 60
+    print(f"up for {minutes // 60} h {minutes % 60:02d} min, supervised by process {running.pid}")
+    print(f"server      {running.server}")
+    print(f"kubeconfig  {state.kubeconfig}")
+    for name, pid in running.pids.items():
+        found = ensure(name)[name]
+        version = ".".join(map(str, version_of(found, TOOLS[name]) or ()))
+        print(f"{name:<24} {version:<8} process {pid}, log {state.plane_directory / name}.log")
+    operator = running.operator
+    if operator is None:
+        about = "not started: hack/cluster up --operator"
+    elif operator.exit_code is not None:
+        about = f"ended with exit code {operator.exit_code}: hack/cluster up --operator starts it again"
+    else:
+        about = f"{readiness(operator.address)}, http://{operator.address}, process {operator.pid}"
+    print(f"{'worklease-operator':<24} {about}, log {state.operator_log}")
+    return 0
+
+
+def down(state: State) -> int:
+    """Stops everything; killing what does not end in time ends its servers too."""
+    pid = state.supervisor_pid()
+    if pid is None:
+        say("the cluster is down")
+        return 0
+    with Progress("stopping the cluster", "3 s"):
+        os.kill(pid, signal.SIGTERM)
+        try:
+            wait_for(lambda: state.supervisor_pid() != pid, "the cluster to stop", DOWN_WITHIN_SECONDS)
+        except SetupError:
+            os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(state.plane_directory, ignore_errors=True)
+    return 0
+
+
+def advise_kubectl(running: Running) -> None:
+    """Says which kubectl to use when the one on PATH is missing or too old."""
+    on_path = shutil.which("kubectl")
+    if on_path and new_enough(Path(on_path), TOOLS["kubectl"]):
+        return
+    what = f"{on_path} is too old" if on_path else "there is no kubectl on PATH"
+    say(f"{what}; use this one: alias kubectl={shlex.quote(running.kubectl)}")
+
+
+def last_of(log: Path) -> str:
+    """The end of a log, for an error message."""
+    return log.read_text(errors="replace")[-LAST_CHARACTERS:].strip()
+
+
+def wait_for(condition: Callable[[], object], what: str, within_seconds: float = 10.0) -> None:
+    """Waits until the condition is true; a SetupError says what did not happen."""
+    deadline_monotonic = time.monotonic() + within_seconds
+    while not condition():
+        if time.monotonic() > deadline_monotonic:
+            raise SetupError(f"waited {within_seconds:.0f} s for {what}")
+        time.sleep(POLL_SECONDS)

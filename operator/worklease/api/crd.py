@@ -1,0 +1,120 @@
+"""The CustomResourceDefinitions, made from the models and their rules."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from worklease.api import handoff, statements, worklease
+from worklease.api.cel import Rule, validations
+from worklease.api.fields import structural
+
+GROUP = "worklease.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+def worklease_crd(without: Collection[str] = ()) -> dict[str, Any]:
+    """The CRD of WorkLease, less the checks named in `without` (how a test shows that a check is needed)."""
+    status = _decided(structural(worklease.WorkLeaseStatus), {"phase": "Available", "epoch": 0})
+    rules = validations([worklease.STATUS_RULE], without)
+    if rules:
+        status["x-kubernetes-validations"] = rules
+    return _crd(
+        model=worklease.WorkLease,
+        short_name="wl",
+        spec=structural(worklease.WorkLeaseSpec),
+        status=status,
+        rules=statements.RULES,
+        without=without,
+        columns=worklease.COLUMNS,
+        selectable=worklease.SELECTABLE,
+    )
+
+
+def handoff_crd(without: Collection[str] = ()) -> dict[str, Any]:
+    """The CRD of Handoff, less the checks named in `without`."""
+    return _crd(
+        model=handoff.Handoff,
+        short_name="ho",
+        spec=structural(handoff.HandoffSpec),
+        status=_decided(structural(handoff.HandoffStatus), {"phase": "Pending"}),
+        rules=handoff.RULES,
+        without=without,
+        columns=handoff.COLUMNS,
+        selectable=handoff.SELECTABLE,
+    )
+
+
+def _decided(status: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    """A status: it has one default of its own, so that rules may read it, and no other."""
+    _drop_defaults(status)
+    return {**status, "required": sorted(default, reverse=True), "default": default}
+
+
+def _drop_defaults(node: Any) -> None:
+    if isinstance(node, dict):
+        node.pop("default", None)
+        for value in node.values():
+            _drop_defaults(value)
+
+
+def _crd(
+    *,
+    model: type[BaseModel],
+    short_name: str,
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    rules: Iterable[Rule],
+    without: Collection[str],
+    columns: list[dict[str, Any]],
+    selectable: Iterable[str],
+) -> dict[str, Any]:
+    kind = model.__name__
+    plural = f"{kind.lower()}s"
+    schema: dict[str, Any] = {
+        "description": " ".join((model.__doc__ or "").split()),
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        "x-kubernetes-validations": validations(rules, without),
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short_name],
+                "categories": ["worklease"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "selectableFields": [{"jsonPath": path} for path in selectable],
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Both CRDs."""
+    return [worklease_crd(), handoff_crd()]

@@ -1,0 +1,119 @@
+"""Every reason that status, conditions, Events, logs and metrics give, as constants with when they occur."""
+
+from enum import StrEnum
+
+
+class GrantReason(StrEnum):
+    """Why a claim was granted: status.grantReason and history[].grantReason."""
+
+    FIRST_GRANT = "FirstGrant"
+    """Nobody had held the work."""
+    AFTER_RELEASE = "AfterRelease"
+    """The last holder gave it back, or its tenure is only known from a restored object."""
+    AFTER_EXPIRY = "AfterExpiry"
+    """The last holder did not renew in time."""
+    AFTER_REVOCATION = "AfterRevocation"
+    """The last tenure was revoked; the message is the revocation's reason. With both in one write: a takeover."""
+    RECLAIM = "Reclaim"
+    """The holder claimed again while it held, for a fresh epoch."""
+    HANDOFF = "Handoff"
+    """The target of an accepted handoff claimed; the message names it."""
+
+
+class EndReason(StrEnum):
+    """Why a tenure ended: history[].endReason."""
+
+    COMPLETED = "Completed"
+    """The holder declared the work done."""
+    REVOKED = "Revoked"
+    """An administrator ended it, or reopened work that was completed."""
+    RELEASED = "Released"
+    """The holder gave the work back."""
+    EXPIRED = "Expired"
+    """No renewal was seen within the lease's duration and its jeopardy."""
+    RECLAIMED = "Reclaimed"
+    """The holder went on under a new epoch."""
+    HANDED_OVER = "HandedOver"
+    """The target of an accepted handoff went on under a new epoch."""
+    ADOPTED = "Adopted"
+    """Status was lost or restored; the epoch is the highest that the statements mention."""
+
+
+class RefusalReason(StrEnum):
+    """Why the operator refused a claim that the API server had admitted."""
+
+    WORK_COMPLETE = "WorkComplete"
+    """The work was completed in the meantime."""
+    WORK_LEASED = "WorkLeased"
+    """Somebody else holds the work."""
+    WORK_RESERVED = "WorkReserved"
+    """The work is reserved for the target of a handoff."""
+
+
+class StallReason(StrEnum):
+    """Why the operator cannot grant: the reason of condition Stalled."""
+
+    EPOCH_FLOOR_TOO_LOW = "EpochFloorTooLow"
+    """The store's revision is not above an epoch given out before: an older backup of the store was restored."""
+    EPOCH_FLOOR_TOO_HIGH = "EpochFloorTooHigh"
+    """The next epoch would be larger than a statement may name."""
+    UNREADABLE = "Unreadable"
+    """The object does not fit the schema that this operator knows."""
+
+
+class ConditionName(StrEnum):
+    """The types in status.conditions."""
+
+    CLAIMABLE = "Claimable"
+    """True when a claim by anybody would be admitted: what a waiter waits for."""
+    HELD = "Held"
+    """True while the holder may cause effects."""
+    JEOPARDY = "Jeopardy"
+    """True while the lease has lapsed and nobody else may have the work yet."""
+    EXPIRED = "Expired"
+    """True when the last tenure ended for want of a renewal."""
+    EFFECTS_RECONCILED = "EffectsReconciled"
+    """False when an effect was Attempted or Unknown at the last transition."""
+    STALLED = "Stalled"
+    """True while the operator cannot act on this object; present only then and after."""
+    CLOCK_SKEW = "ClockSkew"
+    """True when the holder's renewTime was far from the server's time; present only then and after."""
+
+
+class ConditionReason(StrEnum):
+    """The reasons of conditions that are not also the reason of something else."""
+
+    FREE = "Free"
+    """Claimable: nobody holds the work."""
+    SUSPENDED = "Suspended"
+    """Not Claimable: spec.suspend is true."""
+    HELD = "Held"
+    """Not Claimable: somebody holds the work."""
+    RESERVED = "Reserved"
+    """Not Claimable: for everybody but the target of a handoff."""
+    RECONCILED = "Reconciled"
+    """No effect is Attempted or Unknown."""
+    UNRECONCILED = "Unreconciled"
+    """An effect is Attempted or Unknown."""
+    RENEW_TIME_FAR_OFF = "RenewTimeFarOff"
+    """The last renewal's renewTime is further from the server's time than a clock should be."""
+    AS_EXPECTED = "AsExpected"
+    """Nothing is wrong any more."""
+
+
+class EventReason(StrEnum):
+    """The reasons of Events about a WorkLease."""
+
+    GRANTED = "Granted"
+    CLAIM_REFUSED = "ClaimRefused"
+    JEOPARDY = "Jeopardy"
+    RENEWED = "Renewed"
+    """Renewed in jeopardy: held again."""
+    EXPIRED = "Expired"
+    RELEASED = "Released"
+    REVOKED = "Revoked"
+    COMPLETED = "Completed"
+    ADOPTED = "Adopted"
+    RESERVATION_ENDED = "ReservationEnded"
+    """The target of an accepted handoff did not claim in time, or the reservation was revoked."""
+    STALLED = "Stalled"
