@@ -10,8 +10,6 @@ from worklease.api.cel import Check
 
 LABELS_MAX = 32
 """How many labels a new object may have."""
-NAME_MAX = 253
-"""The length of generateName, which the API server does not limit."""
 LAST_APPLIED_MAX = 8192
 """Characters of kubectl's annotation on a new object; etcd stores up to six bytes for each."""
 MANAGED_FIELDS_MAX = 131072
@@ -122,12 +120,11 @@ CHECKS = (
     Check(
         "creation.size",
         f"oldObject != null || (size(object.metadata.?labels.orValue({{}})) <= {LABELS_MAX}"
-        f" && size(object.metadata.?generateName.orValue('')) <= {NAME_MAX}"
         " && object.metadata.?annotations.orValue({}).all(key, "
         f"key == '{LAST_APPLIED}' && size(object.metadata.annotations[key]) <= {LAST_APPLIED_MAX})"
         " && size(object.metadata.?managedFields.orValue([])) <= 1 && size('%s'.format("
         f"[object.metadata.?managedFields.orValue([])])) <= {MANAGED_FIELDS_MAX}) || {may(DELETE)}",
-        f"a new object has at most {LABELS_MAX} labels, a generateName of {NAME_MAX} characters, no annotation but a "
-        f"last-applied one of {LAST_APPLIED_MAX}, and no managedFields: more is written by those who may delete",
+        f"a new object has at most {LABELS_MAX} labels, no annotation but a last-applied one of {LAST_APPLIED_MAX} "
+        "characters, and no managedFields: more is written by those who may delete",
     ),
 )
