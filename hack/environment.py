@@ -14,7 +14,8 @@ NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 if sys.version_info < OLDEST:
     for _name in NEWER:
-        if _python := shutil.which(_name):
+        _python = shutil.which(_name)
+        if _python:
             os.execv(_python, [_python, *sys.argv])
     sys.exit(
         f"worklease needs Python {OLDEST[0]}.{OLDEST[1]} or newer, and this is {sys.version.split()[0]} "

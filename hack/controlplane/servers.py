@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import ssl
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +18,7 @@ from .binaries import Binaries, ensure
 from .credentials import ADMIN, CONTROLLER_MANAGER, User
 from .ports import LOOPBACK, free_port
 from .process import Process
+from .workspace import Workspace
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"
@@ -68,6 +67,7 @@ class ControlPlane:
         self._api_server_arguments = tuple(api_server_arguments)
         self._given_directory = directory
         self._directory: Path | None = None
+        self._workspace: Workspace | None = None
         self._processes: dict[str, Process] = {}
         self._ready: dict[str, Callable[[], bool]] = {}
         self._api_server_port = 0
@@ -126,8 +126,10 @@ class ControlPlane:
             controllers = (CONTROLLERS,) if self.controller_manager else ()
             self._binaries = ensure(ETCD, API_SERVER, "kubectl", *controllers)
         try:
-            self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="worklease-"))
-            self._directory.mkdir(parents=True, exist_ok=True)
+            if self._given_directory is None:
+                self._workspace = Workspace()
+            self._directory = self._workspace.path if self._workspace else self._given_directory
+            self.directory.mkdir(parents=True, exist_ok=True)
             self._start_servers()
         except BaseException:
             self.stop()
@@ -139,8 +141,9 @@ class ControlPlane:
             if process := self._processes.get(name):
                 process.stop(STOPPED_WITHIN_SECONDS)
                 del self._processes[name]
-        if self._directory and not self._given_directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._workspace:
+            self._workspace.remove()
+            self._workspace = None
         self._directory = None
 
     def kill(self, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import urllib3
 
 from controlplane import ControlPlane, SetupError, ensure
+from controlplane.workspace import Workspace
 from support.api import Api
 from support.processes import processes_with, start_python
 from support.waiting import wait_for
@@ -80,13 +82,20 @@ def test_interrupted_owner_leaves_nothing(
     assert not list(directory.iterdir())
 
 
-def test_killed_owner_leaves_no_process(owner: Owner) -> None:
-    """An owner that is killed cannot clean up; its servers end all the same."""
+def test_killed_owner_leaves_no_process(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that is killed cannot clean up; its servers end all the same, and the next owner removes its data."""
     process, directory = owner
     ready(process, directory)
     assert len(processes_with(str(directory))) == 3
     process.kill()
     wait_for(lambda: not processes_with(str(directory)), "the servers to end with their owner")
+    (abandoned,) = directory.glob("worklease-*")
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    first, second = Workspace(), Workspace()
+    assert sorted(directory.glob("worklease-*")) == sorted([first.path, second.path])
+    assert abandoned not in (first.path, second.path)
+    first.remove()
+    second.remove()
 
 
 def test_faults_can_be_injected_and_mended() -> None:

@@ -1,7 +1,11 @@
 """The testbed's cluster, namespaces and identities are what the other tests take them for."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
+
+from controlplane import install, manifests
 from support.cluster import Cluster, Identity, KubectlAnswer
 from support.waiting import wait_for
 
@@ -55,3 +59,41 @@ def test_garbage_collector_deletes_what_has_lost_its_owner(cluster: Cluster, nam
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     cluster.api.create(maps, {"metadata": {"name": "orphan", "ownerReferences": [owner]}}).must()
     wait_for(lambda: cluster.api.get(f"{maps}/orphan").status == 404, "the garbage collector to delete the orphan")
+
+
+POLICY = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  matchConstraints:
+    namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+    resourceRules:
+    - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}
+  validations:
+  - {{expression: "object.metadata.name == '{allowed}'"}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny]}}
+"""
+
+
+def test_policies_are_in_force_when_install_returns(
+    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy is enforced from the first write after install(), when it is new and when it has been changed."""
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    monkeypatch.setattr(manifests, "CHART_FILES", tmp_path)
+    monkeypatch.setattr(manifests, "CRDS", tmp_path / "none")
+    policy = tmp_path / "policy.yaml"
+    try:
+        for allowed, refused in (("first", "second"), ("second", "first")):
+            policy.write_text(POLICY.format(name=f"of-{namespace}", namespace=namespace, allowed=allowed))
+            install(cluster.kubeconfig, cluster.kubectl_path)
+            assert cluster.api.create(maps, {"metadata": {"name": refused}}, dryRun="All").status == 422
+            assert cluster.api.create(maps, {"metadata": {"name": allowed}}, dryRun="All").ok
+    finally:
+        cluster.kubectl("delete", "-f", str(policy))
+    assert "worklease-probe" not in cluster.kubectl("get", "validatingadmissionpolicies", "-o", "name").stdout

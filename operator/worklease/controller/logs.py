@@ -1,0 +1,37 @@
+"""Logs as text for people or JSON for machines: one line per decision, kopf's chatter left out."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+_EXTRAS = ("worklease", "reason", "epoch")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: getattr(record, name) for name in _EXTRAS if hasattr(record, name)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure(form: str, level: str) -> None:
+    """Send everything to stderr as `form` ("text" or "json") from `level` on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonFormatter() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -1,0 +1,78 @@
+"""What the operator counts, under the names that dashboards and alerts use."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from worklease.api.worklease import Phase
+from worklease.controller.view import View
+from worklease.protocol.reasons import EndReason, GrantReason, RefusalReason
+
+LATENESS_BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+
+
+class _Phases:
+    """Leases by phase, read from the view when somebody asks."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily("worklease_leases", "WorkLeases by phase.", labels=["phase"])
+        for phase in Phase:
+            family.add_metric([phase.value], self._view.phases[phase])
+        yield family
+
+
+class Metrics:
+    """One registry per operator."""
+
+    def __init__(self, view: View) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self.registry.register(_Phases(view))
+        registry = self.registry
+        self.events = Counter("worklease_watch_events", "Watch events of WorkLeases.", registry=registry)
+        self.grants = Counter("worklease_grants", "Grants by reason.", ["reason"], registry=registry)
+        self.ends = Counter("worklease_tenure_ends", "Ends of tenures by reason.", ["reason"], registry=registry)
+        self.refusals = Counter(
+            "worklease_claim_refusals", "Claims that the operator refused, by reason.", ["reason"], registry=registry
+        )
+        self.swaps = Counter(
+            "worklease_swaps", "Status swaps by result: won, lost, gone, failed.", ["result"], registry=registry
+        )
+        self.lateness = Histogram(
+            "worklease_expiry_lateness_seconds",
+            "From when a lease was due to lapse or expire until that was stored.",
+            buckets=LATENESS_BUCKETS_SECONDS,
+            registry=registry,
+        )
+        self.stalled = Counter(
+            "worklease_stalls", "Objects that could not be acted on, by reason.", ["reason"], registry=registry
+        )
+        self.too_large = Counter(
+            "worklease_status_too_large", "Status writes that the store refused as too large.", registry=registry
+        )
+        self.watch_age = Gauge(
+            "worklease_watch_age_seconds",
+            "Since the watch last received anything, bookmarks included.",
+            registry=registry,
+        )
+        self.watch_blind = Counter(
+            "worklease_watch_blind_seconds",
+            "For how long the watch was down; deadlines moved as much.",
+            registry=registry,
+        )
+        self.restarts = Counter("worklease_watch_restarts", "Restarts of the watching part.", registry=registry)
+        self.events_dropped = Counter(
+            "worklease_events_dropped", "Kubernetes Events that were not recorded.", registry=registry
+        )
+        for grant in GrantReason:
+            self.grants.labels(grant.value)
+        for end in EndReason:
+            self.ends.labels(end.value)
+        for refusal in RefusalReason:
+            self.refusals.labels(refusal.value)
+        for result in ("won", "lost", "gone", "failed"):
+            self.swaps.labels(result)

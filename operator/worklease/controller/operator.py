@@ -1,0 +1,167 @@
+"""The operator as one thing: what runs side by side, how it starts, what it survives and how it ends."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from worklease import __version__
+from worklease.controller import probes, watch
+from worklease.controller.clock import WatchClock
+from worklease.controller.metrics import Metrics
+from worklease.controller.reconciler import WORKERS, Reconciler, Settings
+from worklease.controller.recorder import Recorder
+from worklease.controller.view import View
+from worklease.errors import ApiError
+from worklease.kube.credentials import Source
+from worklease.kube.session import Session
+from worklease.kube.swap import path_of
+
+logger = logging.getLogger(__name__)
+
+HEALTH_CHECK_SECONDS = 0.5
+REACHABLE_CHECK_SECONDS = 10.0
+DEAF_SECONDS = 300.0
+"""After this long without a watch although the API server answers, the process is better started anew."""
+RESTART_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+STEADY_SECONDS = 60.0
+DRAIN_SECONDS = 1.0
+FLUSH_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person configures."""
+
+    source: Source = field(default_factory=Source)
+    namespaces: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    host: str = "0.0.0.0"
+    port: int = 8080
+
+
+class Operator:
+    """One replica. `run` returns after `stop` was set and what was in flight is finished."""
+
+    def __init__(self, options: Options, *, on_started: Callable[[], None] = lambda: None) -> None:
+        self.options = options
+        self.port: int | None = None
+        self._on_started = on_started
+        self._health = watch.WatchHealth()
+        self._health.expected = max(1, len(options.namespaces))
+        self._reachable_at: float | None = None
+        self._trouble = "the watch has not been opened yet"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises ConfigurationError when there are no credentials; whatever else happens is survived or a defect."""
+        async with await Session.open(self.options.source, user_agent=f"worklease-operator/{__version__}") as session:
+            view = View()
+            clock = WatchClock(session.server_clock)
+            clock.stop(time.monotonic())
+            metrics = Metrics(view)
+            recorder = Recorder(session, metrics.events_dropped)
+            reconciler = Reconciler(session, clock, view, metrics, recorder, self.options.settings)
+            runner = await probes.serve(
+                self.options.host,
+                self.options.port,
+                health=self._unhealthy,
+                readiness=self._unready,
+                registry=metrics.registry,
+            )
+            self.port = runner.addresses[0][1]
+            logger.info("serving /healthz, /readyz and /metrics on port %d", self.port)
+            try:
+                # These exist before kopf starts: kopf ends every task that came after its own start.
+                async with asyncio.TaskGroup() as group:
+                    jobs = [group.create_task(reconciler.work()) for _ in range(WORKERS)]
+                    jobs.append(group.create_task(reconciler.keep_deadlines()))
+                    jobs.append(group.create_task(reconciler.resync(self.options.namespaces)))
+                    jobs.append(group.create_task(recorder.run()))
+                    jobs.append(group.create_task(self._keep_clock(session, clock, metrics, reconciler)))
+                    await self._keep_watching(session, metrics, reconciler, stop)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(DRAIN_SECONDS):
+                            await reconciler.drain()
+                    await recorder.flush(FLUSH_SECONDS)
+                    for job in jobs:
+                        job.cancel()
+            finally:
+                await runner.cleanup()
+
+    # ----------------------------------------------------------------------------------------------------- watching
+    async def _keep_watching(
+        self, session: Session, metrics: Metrics, reconciler: Reconciler, stop: asyncio.Event
+    ) -> None:
+        def see(raw: dict[str, Any]) -> None:
+            metrics.events.inc()
+            reconciler.see(raw)
+
+        attempts = 0
+        while not stop.is_set():
+            handlers = watch.registry(session, self._health, see, reconciler.forget)
+            started_at = time.monotonic()
+            try:
+                await watch.watch(handlers, self.options.namespaces, stop, self._on_started)
+                return
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - kopf exits with whatever it met: every one of them means to start again
+                reason = f"{type(error).__name__}: {error}"
+            if stop.is_set():
+                return
+            if time.monotonic() - started_at > STEADY_SECONDS:
+                attempts = 0
+            delay = RESTART_SECONDS[min(attempts, len(RESTART_SECONDS) - 1)]
+            attempts += 1
+            metrics.restarts.inc()
+            self._trouble = f"watching ended ({reason})"
+            logger.warning("watching ended (%s); it starts again in %.1f s", reason, delay)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await stop.wait()
+
+    async def _keep_clock(self, session: Session, clock: WatchClock, metrics: Metrics, reconciler: Reconciler) -> None:
+        """Stop the clock while the watch is down; learn whether the server could be reached meanwhile."""
+        checked_at = 0.0
+        while True:
+            await asyncio.sleep(HEALTH_CHECK_SECONDS)
+            metrics.watch_age.set(self._health.age_seconds())
+            since = self._health.blind_since()
+            if since is None and self._health.closed_at is None and clock.blind:
+                blind = clock.resume()
+                metrics.watch_blind.inc(blind)
+                logger.info("the watch sees; every deadline is %.1f s later", blind)
+                reconciler.clock_resumed()
+            elif since is not None and not clock.blind:
+                clock.stop(since)
+                logger.warning("the watch is down; no lease lapses until it is back")
+            if since is not None and time.monotonic() - checked_at > REACHABLE_CHECK_SECONDS:
+                checked_at = time.monotonic()
+                await self._try_to_reach(session)
+
+    async def _try_to_reach(self, session: Session) -> None:
+        namespace = self.options.namespaces[0] if self.options.namespaces else ""
+        try:
+            await session.request("GET", path_of(namespace) + "?limit=1", timeout_seconds=5.0)
+            self._reachable_at = time.monotonic()
+        except ApiError as error:
+            self._trouble = f"workleases cannot be listed: {error}"
+            logger.warning("workleases cannot be listed: %s", error)
+
+    # ------------------------------------------------------------------------------------------------------- probes
+    def _unhealthy(self) -> str | None:
+        since = self._health.blind_since()
+        if since is None or self._reachable_at is None:
+            return None
+        now = time.monotonic()
+        if now - since > DEAF_SECONDS and now - self._reachable_at < DEAF_SECONDS:
+            return f"no watch for {now - since:.0f} s although the API server answers"
+        return None
+
+    def _unready(self) -> str | None:
+        if not self._health.ever_open or self._health.blind_since() is not None:
+            return self._trouble
+        return None

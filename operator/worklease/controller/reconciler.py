@@ -1,0 +1,339 @@
+"""From what was seen to what is stored: observe, decide, swap; and again when the swap was lost.
+
+Every object is settled by one worker at a time. The swap is the safety: whatever this operator believes, status is
+written only over exactly what the decision was made from.
+"""
+
+import asyncio
+import logging
+import random
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from worklease.api.worklease import WorkLease
+from worklease.controller import stalls
+from worklease.controller.clock import WatchClock
+from worklease.controller.deadlines import Deadlines
+from worklease.controller.metrics import Metrics
+from worklease.controller.recorder import Recorder
+from worklease.controller.view import Entry, View, version_of
+from worklease.errors import ApiError, Conflict, NotFound, Refused
+from worklease.kube import swap
+from worklease.kube.session import Session
+from worklease.protocol.decide import Decision, Notice, decide
+from worklease.protocol.observation import last_heard, observe
+from worklease.protocol.reasons import ConditionName, EventReason, StallReason
+
+logger = logging.getLogger(__name__)
+
+WORKERS = 16
+OTHERS_HEAD_START_SECONDS = 0.25
+"""How long a replica waits with the objects of another one: what a dead replica costs, and why two do not fight."""
+CONFLICTS_BEFORE_TESTS = 2
+CONFLICTS_MAX = 20
+RETRY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+TOO_LARGE_RETRY_SECONDS = 60.0
+RESYNC_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How this replica decides."""
+
+    floor: int = 0
+    ordinal: int = 0
+    replicas: int = 1
+    trust_server_times: bool = True
+
+
+class Reconciler:
+    """Holds the view, the deadlines and the queue of what is to be settled."""
+
+    def __init__(
+        self,
+        session: Session,
+        clock: WatchClock,
+        view: View,
+        metrics: Metrics,
+        recorder: Recorder,
+        settings: Settings,
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._view = view
+        self._metrics = metrics
+        self._recorder = recorder
+        self._settings = settings
+        self._deadlines = Deadlines()
+        self._deadline_moved = asyncio.Event()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self._settling: set[str] = set()
+        self._again: set[str] = set()
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._due_at: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._unreadable: dict[str, stalls.Unreadable] = {}
+
+    # ------------------------------------------------------------------------------------------------------- seeing
+    def see(self, raw: dict[str, Any]) -> None:
+        """Take note of an object as the server has it, and act if it asks for that."""
+        entry = self._take(raw)
+        if entry is None:
+            return
+        decision = self._decide(entry)
+        if decision.status is None:
+            self._wake(entry.uid, decision.wake_at)
+        elif self._is_ours(entry.uid):
+            self._enqueue(entry.uid)
+        else:
+            self._wake(entry.uid, self._clock.seconds() + OTHERS_HEAD_START_SECONDS)
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._view.drop(uid)
+        self._deadlines.drop(uid)
+        self._due_at.pop(uid, None)
+        self._failures.pop(uid, None)
+        self._unreadable.pop(uid, None)
+
+    def _take(self, raw: dict[str, Any]) -> Entry | None:
+        """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
+        uid, version = raw["metadata"]["uid"], version_of(raw)
+        known = self._view.get(uid)
+        if known is not None and version <= known.version:
+            return None
+        entry = self._entry(raw)
+        if entry is not None:
+            self._unreadable.pop(uid, None)
+            self._view.put(entry)
+        return entry
+
+    def _entry(self, raw: dict[str, Any]) -> Entry | None:
+        """`raw` with what has been observed of it, older than the view or not; None when it cannot be read."""
+        uid, version = raw["metadata"]["uid"], version_of(raw)
+        try:
+            lease = WorkLease.model_validate(raw)
+        except ValidationError as error:
+            self._cannot_read(raw, uid, version, error)
+            return None
+        known = self._view.get(uid)
+        previous = known.observation if known is not None else None
+        heard = None
+        if self._settings.trust_server_times and (previous is None or previous.epoch != lease.status.epoch):
+            heard = last_heard(lease, raw["metadata"].get("managedFields"))
+        return Entry(uid, version, lease, observe(previous, lease, self._clock.moment(), heard))
+
+    def _cannot_read(self, raw: dict[str, Any], uid: str, version: int, error: ValidationError) -> None:
+        known = self._unreadable.get(uid)
+        if known is not None and version <= known.version:
+            return
+        self.forget(uid)
+        self._unreadable[uid] = stalls.Unreadable(version, raw, stalls.explain(error))
+        self._enqueue(uid)
+
+    def _decide(self, entry: Entry) -> Decision:
+        return decide(entry.lease, entry.observation, self._clock.moment(), floor=self._settings.floor)
+
+    def _is_ours(self, uid: str) -> bool:
+        return zlib.crc32(uid.encode()) % self._settings.replicas == self._settings.ordinal
+
+    # ------------------------------------------------------------------------------------------------------ waiting
+    def _wake(self, uid: str, at: float | None) -> None:
+        if self._deadlines.set(uid, at):
+            self._deadline_moved.set()
+
+    def clock_resumed(self) -> None:
+        """The clock runs again: wait anew."""
+        self._deadline_moved.set()
+
+    async def keep_deadlines(self) -> None:
+        """Queue each lease when it is due, for as long as the operator runs."""
+        while True:
+            self._deadline_moved.clear()
+            for uid, due_at in self._deadlines.pop_due(self._clock.seconds()):
+                self._due_at[uid] = due_at
+                self._enqueue(uid)
+            next_at = self._deadlines.next_at()
+            timeout = None if next_at is None or self._clock.blind else max(0.0, next_at - self._clock.seconds())
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._deadline_moved.wait()
+            except TimeoutError:
+                continue
+
+    def _enqueue(self, uid: str) -> None:
+        if uid in self._settling:
+            self._again.add(uid)
+        elif uid not in self._queued:
+            self._queued.add(uid)
+            self._queue.put_nowait(uid)
+
+    # ----------------------------------------------------------------------------------------------------- settling
+    async def work(self) -> None:
+        """Settle what is queued, for as long as the operator runs; WORKERS of these run side by side."""
+        while True:
+            uid = await self._queue.get()
+            self._queued.discard(uid)
+            if self._draining:
+                continue
+            self._settling.add(uid)
+            self._idle.clear()
+            try:
+                await self._settle(uid)
+            except Exception:
+                logger.exception("settling %s failed; it is tried again", uid)
+                self._retry(uid, TOO_LARGE_RETRY_SECONDS)
+            finally:
+                self._settling.discard(uid)
+                if not self._settling:
+                    self._idle.set()
+                if uid in self._again:
+                    self._again.discard(uid)
+                    self._enqueue(uid)
+
+    async def drain(self) -> None:
+        """Take nothing more from the queue, and wait until no swap is in flight."""
+        self._draining = True
+        await self._idle.wait()
+
+    async def _settle(self, uid: str) -> None:
+        if (unreadable := self._unreadable.get(uid)) is not None:
+            await self._say_unreadable(uid, unreadable)
+            return
+        conflicts, raw, entry = 0, None, self._view.get(uid)
+        while entry is not None:
+            decision = self._decide(entry)
+            if decision.status is None:
+                self._due_at.pop(uid, None)
+                self._wake(uid, decision.wake_at)
+                return
+            try:
+                if conflicts < CONFLICTS_BEFORE_TESTS or raw is None:
+                    stored = await swap.swap(self._session, entry.lease, decision.status)
+                else:
+                    stored = await swap.swap_tested(self._session, entry.lease, raw, decision.status)
+            except Conflict as conflict:
+                self._metrics.swaps.labels("lost").inc()
+                conflicts += 1
+                if conflicts > CONFLICTS_MAX:
+                    self._failed(uid, entry.lease.key, conflict)
+                    return
+                raw = await self._read_again(entry)
+                entry = None if raw is None else self._entry(raw)
+            except NotFound:
+                self._metrics.swaps.labels("gone").inc()
+                self.forget(uid)
+                return
+            except ApiError as error:
+                self._failed(uid, entry.lease.key, error)
+                return
+            else:
+                self._failures.pop(uid, None)
+                self._won(entry, decision, self._due_at.pop(uid, None))
+                self._take(stored)
+                entry = self._view.get(uid)
+
+    async def _read_again(self, entry: Entry) -> dict[str, Any] | None:
+        """The object as it is now, also put into the view; None when it is gone or cannot be read now."""
+        metadata = entry.lease.metadata
+        try:
+            raw = await swap.read(self._session, metadata.namespace, metadata.name)
+        except NotFound:
+            self.forget(entry.uid)
+            return None
+        except ApiError as error:
+            self._failed(entry.uid, entry.lease.key, error)
+            return None
+        if raw["metadata"]["uid"] != entry.uid:
+            self.forget(entry.uid)
+            self.see(raw)
+            return None
+        self._take(raw)
+        return raw
+
+    async def _say_unreadable(self, uid: str, unreadable: stalls.Unreadable) -> None:
+        metadata = unreadable.raw["metadata"]
+        self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
+        logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
+        notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
+        self._recorder.record(metadata["namespace"], metadata["name"], uid, (notice,))
+        try:
+            await stalls.mark(self._session, unreadable)
+        except Conflict:
+            return  # it has changed since, and will be seen again
+        except ApiError as error:
+            logger.warning(
+                "condition Stalled of %s/%s was not stored: %s", metadata["namespace"], metadata["name"], error
+            )
+
+    def _failed(self, uid: str, key: str, error: ApiError) -> None:
+        """Whether the swap took effect may be unknown: the object itself will tell, when it is read again."""
+        self._metrics.swaps.labels("failed").inc()
+        if "too large" in str(error).lower():
+            self._metrics.too_large.inc()
+            delay = TOO_LARGE_RETRY_SECONDS
+        else:
+            failures = self._failures.get(uid, 0)
+            self._failures[uid] = failures + 1
+            delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)] * random.uniform(0.8, 1.2)
+        level = logging.ERROR if isinstance(error, Refused) else logging.WARNING
+        logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
+        self._retry(uid, delay)
+
+    def _retry(self, uid: str, delay_seconds: float) -> None:
+        asyncio.get_running_loop().call_later(delay_seconds, self._enqueue, uid)
+
+    def _won(self, entry: Entry, decision: Decision, due_at: float | None) -> None:
+        assert decision.status is not None
+        before, after = entry.lease.status, decision.status
+        self._metrics.swaps.labels("won").inc()
+        if after.epoch > before.epoch and after.grant_reason and after.claim_id != before.claim_id:
+            self._metrics.grants.labels(after.grant_reason).inc()
+        for tenure in after.history:
+            if tenure.end_reason and tenure not in before.history:
+                self._metrics.ends.labels(tenure.end_reason).inc()
+        if due_at is not None and any(n.reason in _TIMED for n in decision.notices):
+            self._metrics.lateness.observe(max(0.0, self._clock.seconds() - due_at))
+        for condition in after.conditions:
+            if condition.type == ConditionName.STALLED and condition.status == "True":
+                self._metrics.stalled.labels(condition.reason).inc()
+        metadata = entry.lease.metadata
+        self._recorder.record(metadata.namespace, metadata.name, metadata.uid, decision.notices)
+        for notice in decision.notices:
+            logger.log(
+                logging.WARNING if notice.reason is EventReason.STALLED else logging.INFO,
+                "%s: %s",
+                entry.lease.key,
+                notice.note,
+                extra={"worklease": entry.lease.key, "reason": notice.reason.value, "epoch": after.epoch},
+            )
+
+    # ------------------------------------------------------------------------------------------------------- resync
+    async def resync(self, namespaces: tuple[str, ...]) -> None:
+        """List everything now and then: gaps of a watch swallow deletions."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))
+            try:
+                await self.resync_once(namespaces)
+            except ApiError as error:
+                logger.warning("the resync failed: %s", error)
+
+    async def resync_once(self, namespaces: tuple[str, ...]) -> None:
+        before = {uid: entry.version for uid in self._view.uids() if (entry := self._view.get(uid)) is not None}
+        listed: set[str] = set()
+        for namespace in namespaces or ("",):
+            items, _ = await swap.read_all(self._session, namespace)
+            for raw in items:
+                listed.add(raw["metadata"]["uid"])
+                self.see(raw)
+        for uid in before.keys() - listed:
+            self.forget(uid)
+
+
+_TIMED = frozenset({EventReason.JEOPARDY, EventReason.EXPIRED})

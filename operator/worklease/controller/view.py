@@ -1,0 +1,53 @@
+"""What the operator knows of every lease: the newest object it has seen, and its own observation of the tenure."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from worklease.api.worklease import Phase, WorkLease
+from worklease.protocol.observation import Observation
+
+
+@dataclass(slots=True)
+class Entry:
+    """One lease as it was last seen."""
+
+    uid: str
+    version: int
+    lease: WorkLease
+    observation: Observation | None
+
+
+def version_of(raw: dict[str, Any]) -> int:
+    """The resourceVersion as the revision that it is; 0 when it is none."""
+    version = str(raw.get("metadata", {}).get("resourceVersion", ""))
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
+
+
+class View:
+    """All entries by uid. An object that is not newer than what is known is passed over."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self.phases: Counter[Phase] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, uid: str) -> Entry | None:
+        return self._entries.get(uid)
+
+    def uids(self) -> list[str]:
+        return list(self._entries)
+
+    def put(self, entry: Entry) -> None:
+        known = self._entries.get(entry.uid)
+        if known is not None:
+            self.phases[known.lease.status.phase] -= 1
+        self.phases[entry.lease.status.phase] += 1
+        self._entries[entry.uid] = entry
+
+    def drop(self, uid: str) -> None:
+        known = self._entries.pop(uid, None)
+        if known is not None:
+            self.phases[known.lease.status.phase] -= 1

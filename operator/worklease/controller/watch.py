@@ -1,0 +1,201 @@
+"""Watching with kopf, and knowing at every moment whether the watch can see.
+
+kopf watches, resumes, lists again and calls one handler per event. It is used without any of its own storage: no
+annotation, no finalizer, no write. What it does not tell, whether bytes and bookmarks still arrive, is read off the
+responses of the session that it shares with us.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import kopf
+
+from worklease.api.crd import GROUP, VERSION
+from worklease.kube.session import Session
+
+logger = logging.getLogger(__name__)
+
+SILENT_SECONDS = 75.0
+"""Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
+REOPEN_SECONDS = 2.0
+"""How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
+
+
+class WatchHealth:
+    """When watches received anything, and how many are open. Times are time.monotonic()."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self.open = 0
+        self.expected = 1
+        self.last_heard = monotonic()
+        self.closed_at: float | None = monotonic()
+        self.ever_open = False
+
+    def opened(self) -> None:
+        self.open += 1
+        self.ever_open = True
+        self.last_heard = self._monotonic()
+        if self.open >= self.expected:
+            self.closed_at = None
+
+    def heard(self) -> None:
+        self.last_heard = self._monotonic()
+
+    def closed(self) -> None:
+        self.open -= 1
+        if self.open < self.expected and self.closed_at is None:
+            self.closed_at = self._monotonic()
+
+    def age_seconds(self) -> float:
+        return self._monotonic() - self.last_heard
+
+    def blind_since(self) -> float | None:
+        """Since when nothing could be seen, if it is down now."""
+        now = self._monotonic()
+        if self.closed_at is not None:
+            return self.closed_at if now - self.closed_at > REOPEN_SECONDS else None
+        return self.last_heard if now - self.last_heard > SILENT_SECONDS else None
+
+
+class _HeardContent:
+    """The content of a watch's response; says when something was read from it."""
+
+    def __init__(self, content: aiohttp.StreamReader, health: WatchHealth) -> None:
+        self._content = content
+        self._health = health
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        self._health.opened()
+        try:
+            async for chunk in self._content.iter_chunked(size):
+                self._health.heard()
+                yield chunk
+        finally:
+            self._health.closed()
+
+
+def response_class_for(health: WatchHealth) -> type[aiohttp.ClientResponse]:
+    """A response class for the session: successful watches report to `health`."""
+
+    class Response(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            await super().start(connection)
+            if self.status == 200 and self.url.query.get("watch") == "true":
+                self.content = _HeardContent(self.content, health)  # type: ignore[assignment]
+            return self
+
+    return Response
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Handlers of raw events keep no progress."""
+
+    def fetch(self, *, key: Any, body: Any) -> None:
+        return None
+
+    def store(self, *, key: Any, record: Any, body: Any, patch: Any) -> None:
+        return None
+
+    def purge(self, *, key: Any, body: Any, patch: Any) -> None:
+        return None
+
+    def touch(self, *, body: Any, patch: Any, value: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """Raw events are not compared with anything."""
+
+    def fetch(self, *, body: Any) -> None:
+        return None
+
+    def store(self, *, body: Any, patch: Any, essence: Any) -> None:
+        return None
+
+
+def settings() -> kopf.OperatorSettings:
+    """kopf as a watcher only."""
+    configured = kopf.OperatorSettings()
+    configured.persistence.progress_storage = _NoProgress()
+    configured.persistence.diffbase_storage = _NoDiffBase()
+    configured.posting.enabled = False
+    configured.scanning.disabled = True
+    configured.queueing.exit_timeout = 0.2
+    configured.queueing.idle_timeout = 1.0
+    configured.watching.inactivity_timeout = SILENT_SECONDS
+    configured.watching.reconnect_backoff = 0.1
+    configured.networking.request_timeout = 30.0
+    configured.networking.connect_timeout = 5.0
+    configured.networking.error_backoffs = (0.1, 0.3, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0)
+    configured.process.ultimate_exiting_timeout = None
+    return configured
+
+
+def registry(
+    session: Session,
+    health: WatchHealth,
+    see: Callable[[dict[str, Any]], None],
+    forget: Callable[[str], None],
+) -> kopf.OperatorRegistry:
+    """The handlers: raw events only."""
+    handlers = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=handlers)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        connections = session.connections(response_class_for(health))  # closed by kopf
+        return kopf.AiohttpSession(server=session.credentials.server, aiohttp_session=connections)
+
+    @kopf.on.event(GROUP, VERSION, "workleases", registry=handlers)
+    async def seen(type: str | None, event: Any, **_: Any) -> None:
+        raw = event["object"]
+        if type == "DELETED":
+            forget(raw["metadata"]["uid"])
+        else:
+            see(raw)
+
+    return handlers
+
+
+async def watch(
+    handlers: kopf.OperatorRegistry, namespaces: tuple[str, ...], stop: asyncio.Event, on_started: Callable[[], None]
+) -> None:
+    """Watch until `stop` is set, or until kopf sees a signal first: then it sets `stop`.
+
+    Raises whatever kopf gives up with, which it does on any error that it cannot name.
+    """
+    started = asyncio.Event()
+    watching = asyncio.create_task(
+        kopf.operator(
+            registry=handlers,
+            settings=settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            ready_flag=started,
+        )
+    )
+    starting, stopping = asyncio.create_task(started.wait()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((watching, starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if started.is_set():
+            on_started()
+        await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            await watching
+            stop.set()  # it returns for a signal only
+    finally:
+        for task in (watching, starting, stopping):
+            task.cancel()
+        # Cancelling ends it at once; its own way to stop waits for tasks that are not its.
+        await asyncio.gather(watching, starting, stopping, return_exceptions=True)

@@ -1,0 +1,90 @@
+"""The compare-and-swap of a WorkLease's status, and reading what it is compared with."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from worklease.api.crd import API_VERSION, GROUP, VERSION
+from worklease.api.worklease import WorkLease, WorkLeaseStatus
+from worklease.errors import Conflict, Refused
+from worklease.kube.session import JSON_PATCH, Session
+
+TEST_FAILED = "the server rejected our request"
+PAGE = 500
+# What a decision reads of spec, apart from the effects and the checkpoint, which only go into its history.
+_READ = (
+    "claim",
+    "revocation",
+    "release",
+    "completion",
+    "renewal",
+    "suspend",
+    "leaseDurationSeconds",
+    "jeopardyDurationSeconds",
+)
+
+
+def path_of(namespace: str, name: str = "", *, plural: str = "workleases") -> str:
+    """The URL path of a collection or of one object; all namespaces when `namespace` is empty."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{GROUP}/{VERSION}{scope}/{plural}" + (f"/{name}" if name else "")
+
+
+async def read(session: Session, namespace: str, name: str) -> dict[str, Any]:
+    """The object as it is stored now. Raises NotFound."""
+    return (await session.request("GET", path_of(namespace, name))).body
+
+
+async def read_all(session: Session, namespace: str = "") -> tuple[list[dict[str, Any]], str]:
+    """Every WorkLease (of a namespace), page by page, and the resourceVersion of the list."""
+    items: list[dict[str, Any]] = []
+    token, version = "", ""
+    while True:
+        query = urlencode({"limit": PAGE, **({"continue": token} if token else {})})
+        page = (await session.request("GET", f"{path_of(namespace)}?{query}", timeout_seconds=30.0)).body
+        items += page.get("items") or []
+        version = page["metadata"].get("resourceVersion", "")
+        token = page["metadata"].get("continue") or ""
+        if not token:
+            return items, version
+
+
+async def swap(session: Session, lease: WorkLease, status: WorkLeaseStatus) -> dict[str, Any]:
+    """Write `status` if the object is still the one that was read. Raises Conflict otherwise, NotFound if gone."""
+    metadata = lease.metadata
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "WorkLease",
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+        "status": status.manifest(),
+    }
+    return (await session.request("PUT", path_of(metadata.namespace, metadata.name) + "/status", body)).body
+
+
+async def swap_tested(
+    session: Session, lease: WorkLease, raw: dict[str, Any], status: WorkLeaseStatus
+) -> dict[str, Any]:
+    """Write `status` if all that the decision read is as it was in `raw`, whatever else was written in the meantime.
+
+    A writer that hammers the object cannot keep this from succeeding. Raises Conflict, NotFound like swap().
+    """
+    spec = raw.get("spec") or {}
+    tests: list[tuple[str, Any]] = [
+        ("/metadata/uid", lease.metadata.uid),
+        ("/metadata/deletionTimestamp", lease.metadata.deletion_timestamp),
+        ("/status", raw.get("status")),
+        *((f"/spec/{name}", spec.get(name)) for name in _READ),
+    ]
+    patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in tests]
+    patch.append({"op": "add", "path": "/status", "value": status.manifest()})
+    path = path_of(lease.metadata.namespace, lease.metadata.name) + "/status"
+    try:
+        return (await session.request("PATCH", path, patch, content_type=JSON_PATCH)).body
+    except Refused as refusal:
+        if refusal.status == 422 and TEST_FAILED in str(refusal):
+            raise Conflict(str(refusal), status=refusal.status, reason=refusal.reason) from refusal
+        raise
