@@ -98,7 +98,7 @@ def _crd(
                 "plural": plural,
                 "singular": kind.lower(),
                 "shortNames": [short_name],
-                "categories": ["worklease"],
+                "categories": ["worklease-all"],  # not "worklease": kubectl would take the kind's name for the category
             },
             "versions": [
                 {
