@@ -1,7 +1,7 @@
 """What a system that receives effects uses to refuse standing that has expired; imports nothing of the rest.
 
 Importing it needs the standard library only. The marks live in modules of their own: sqlite, sql (SQLAlchemy),
-redis; so do the HTTP middleware (asgi, wsgi), idempotency, the live check (verify) and the authorizer.
+redis; so do the HTTP middleware (asgi, wsgi), idempotency and the authorizer.
 """
 
 from worklease.errors import (
@@ -14,6 +14,7 @@ from worklease.errors import (
     OtherLease,
     StaleEpoch,
 )
+from worklease.fencing.live import standing, verify
 from worklease.fencing.token import MAX_EPOCH, Token
 
 __all__ = [
@@ -27,4 +28,6 @@ __all__ = [
     "OtherLease",
     "StaleEpoch",
     "Token",
+    "standing",
+    "verify",
 ]
