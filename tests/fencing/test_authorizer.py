@@ -36,6 +36,7 @@ def headers(epoch: int, lease: str = LEASE) -> Headers:
 
 def check_over_grpc(port: int, pairs: Headers, raw: bool = False) -> tuple[int, Any]:
     """Envoy's question, asked by a grpcio client: the HTTP status that the client would see, and the problem."""
+    http: dict[str, Any]
     if raw:
         http = {"header_map": {"headers": [{"key": k, "raw_value": v.encode()} for k, v in pairs]}}
     else:
