@@ -44,12 +44,19 @@ class Phase(StrEnum):
     """Where the work item stands. Available, Expired, Released and Revoked are free: anybody may claim."""
 
     AVAILABLE = "Available"
+    """Nobody has held the work."""
     HELD = "Held"
+    """Somebody holds the work, and may cause effects."""
     JEOPARDY = "Jeopardy"
+    """The lease has lapsed: its holder may still renew, but causes no effects, and nobody else may have the work."""
     EXPIRED = "Expired"
+    """The last holder did not renew in time."""
     RELEASED = "Released"
+    """The last holder gave the work back."""
     REVOKED = "Revoked"
+    """An administrator ended the last tenure."""
     COMPLETED = "Completed"
+    """The work is done: nothing more is said about it, unless an administrator revokes the completion."""
 
 
 FREE = frozenset({Phase.AVAILABLE, Phase.EXPIRED, Phase.RELEASED, Phase.REVOKED})
