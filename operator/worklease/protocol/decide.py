@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worklease.api.fields import STATED_EPOCH_MAX
-from worklease.api.statements import STATEMENTS, Claim
+from worklease.api.statements import STATEMENTS, UNRECONCILED, Claim
 from worklease.api.worklease import STANDING, Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol import conditions, history
 from worklease.protocol.conditions import Stall
@@ -94,7 +94,7 @@ def _adopt(draft: _Draft) -> None:
     mentioned = highest_mentioned(draft.lease)
     if draft.status.epoch or draft.status.phase is not Phase.AVAILABLE or not mentioned:
         return
-    completed = spec.completion is not None and spec.completion.epoch == mentioned
+    completed = spec.completion is not None and spec.completion.epoch == mentioned and _reconciled(draft.lease)
     draft.set(
         phase=Phase.COMPLETED if completed else Phase.RELEASED,
         epoch=mentioned,
@@ -116,6 +116,8 @@ def _complete(draft: _Draft) -> None:
     completion, epoch = draft.lease.spec.completion, draft.status.epoch
     if completion is None or completion.epoch != epoch or draft.status.phase not in STANDING:
         return
+    if not _reconciled(draft.lease):
+        return  # the API server does not admit it: it has no force, and the lease is timed as before
     draft.end(Phase.COMPLETED, EndReason.COMPLETED, completion.message or completion.outcome.value)
     draft.notice(EventReason.COMPLETED, f"epoch {epoch} completed: {completion.outcome.value}")
 
@@ -269,6 +271,10 @@ def is_successor(claim: Claim, successor: Successor | None) -> bool:
         and claim.holder_identity == successor.holder_identity
         and (successor.instance is None or successor.instance == claim.instance)
     )
+
+
+def _reconciled(lease: WorkLease) -> bool:
+    return not any(effect.state in UNRECONCILED for effect in lease.spec.effects)
 
 
 def highest_mentioned(lease: WorkLease) -> int:
