@@ -112,6 +112,16 @@ def repeats_what_is_there(item: Item, who: Identity) -> Answer:
     return item.replace(who, lambda whole: None)
 
 
+def applies_what_is_there(item: Item, who: Identity) -> Answer:
+    """Says the holder's renewal once more, under its name: that would share its owner and move its time."""
+    return item.apply(who, "renewal", renewal=item.read()["spec"]["renewal"])
+
+
+def writes_managed(item: Item, who: Identity) -> Answer:
+    """Brings an entry of managedFields and says nothing."""
+    return item.replace(who, lambda whole: whole["metadata"]["managedFields"].append(entry("m", {"f:work": {}})))
+
+
 def renews_with_managed(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Says:
     """Brings managedFields of its own beside a renewal."""
 
@@ -176,6 +186,8 @@ ROWS = [
     Row("an agent changes generateName alone", "rival", held, writes(generateName="x"), "metadata.silence"),
     Row("an agent changes selfLink alone", "rival", held, writes(selfLink="/x"), "metadata.silence"),
     Row("an agent resets managedFields alone", "rival", held, writes(managedFields=[{}]), "metadata.silence"),
+    Row("an agent adds to managedFields alone", "rival", held, writes_managed, "metadata.silence"),
+    Row("an agent applies what the holder has said", "rival", held, applies_what_is_there, "metadata.silence"),
     Row("the holder resets managedFields alone", "agent", held, writes(managedFields=[{}]), "metadata.silence"),
     Row("Git resets managedFields alone", "gitops", held, writes(managedFields=[{}]), "renewal.time"),
     Row("an administrator resets managedFields alone", "chief", held, writes(managedFields=[{}])),
