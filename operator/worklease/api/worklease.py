@@ -259,7 +259,9 @@ class Metadata(Part):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    generation: int | None = None
 
 
 class WorkLease(Part):
