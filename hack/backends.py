@@ -25,7 +25,13 @@ from locking import locked
 READY_WITHIN_SECONDS = 30.0
 INSTALL_WITHIN_SECONDS = 600.0
 STOPPED_WITHIN_SECONDS = 10.0
-PACKAGES = {"postgres": "postgresql", "initdb": "postgresql", "redis-server": "redis-server", "nginx": "nginx-light"}
+PACKAGES = {
+    "postgres": "postgresql",
+    "initdb": "postgresql",
+    "pgbench": "postgresql",
+    "redis-server": "redis-server",
+    "nginx": "nginx-light",
+}
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from importlib import resources
 from typing import Protocol
 
 import psycopg
 import redis
 import sqlalchemy
 
-from worklease.errors import MalformedToken, StaleEpoch
-from worklease.fencing import Token, sql, sqlite
+from worklease.fencing import Token, postgresql, sql, sqlite
 from worklease.fencing.redis import Fence
 
 TABLE = "CREATE TABLE effect (number INTEGER PRIMARY KEY, lease TEXT NOT NULL, epoch BIGINT NOT NULL)"
@@ -67,22 +65,15 @@ class PlainPostgres:
 
     def __init__(self, conninfo: str) -> None:
         self.connection = psycopg.connect(conninfo)
-        self.connection.execute(resources.files("worklease.fencing").joinpath("postgresql.sql").read_bytes())
+        self.connection.execute(postgresql.script().encode())
         self.connection.execute(POSTGRES_TABLE.encode())
         self.connection.commit()
 
     def effect(self, token: Token) -> None:
         """One transaction: the check, the effect."""
-        try:
-            with self.connection.transaction():
-                self.connection.execute("SELECT worklease_fence(%s, %s)", (token.lease, token.epoch))
-                self.connection.execute("INSERT INTO effect (lease, epoch) VALUES (%s, %s)", (token.lease, token.epoch))
-        except psycopg.Error as error:
-            if error.sqlstate == "WL412":
-                raise StaleEpoch(token.lease, token.epoch, int(str(error).split("epoch ")[2].split()[0])) from error
-            if error.sqlstate == "WL400":
-                raise MalformedToken(str(error)) from error
-            raise
+        with self.connection.transaction():
+            postgresql.fence(self.connection, token)
+            self.connection.execute("INSERT INTO effect (lease, epoch) VALUES (%s, %s)", (token.lease, token.epoch))
 
     def effects(self) -> Effects:
         """All rows."""

@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import BigInteger, Connection, Engine, String, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
 from worklease.errors import MarkUnavailable, StaleEpoch
-from worklease.fencing import sqlite
+from worklease.fencing import postgresql, sqlite
 from worklease.fencing.token import Token
 
-STALE: Final = "WL412"
-_NOT_INSTALLED: Final = {
-    "42883": "the function worklease_fence is missing",
-    "42P01": "the table worklease_mark is missing",
-    "42501": "this role may not execute worklease_fence",
-    "3F000": "the schema of worklease_fence is missing",
-}
-_HIGHEST = re.compile(r"stale epoch [0-9]+ for \S+: epoch ([0-9]+) has been here")
 _FENCE: Final[TextClause] = text("SELECT worklease_fence(:lease, :epoch)").bindparams(
     bindparam("lease", type_=String), bindparam("epoch", type_=BigInteger)
 )
@@ -36,8 +27,7 @@ def install(connection: Connection) -> None:
     if _dialect(connection) == "sqlite":
         connection.exec_driver_sql(sqlite.SCHEMA)
         return
-    script = resources.files("worklease.fencing").joinpath("postgresql.sql").read_text(encoding="utf-8")
-    for statement in statements(script):
+    for statement in statements(postgresql.script()):
         connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
@@ -68,7 +58,10 @@ def fence(connection: Connection, token: Token) -> None:
             raise MarkUnavailable(sqlite.NO_TRANSACTION)
         highest = connection.exec_driver_sql(sqlite.READ, (token.lease,)).scalar_one()
     except DBAPIError as error:
-        _explain(error, token)
+        if error.orig is not None:
+            postgresql.explain(error.orig, token)
+        if sqlite.NO_TABLE in str(error.orig):
+            raise MarkUnavailable(sqlite.NOT_INSTALLED) from error
         raise
     if highest > token.epoch:
         raise StaleEpoch(token.lease, token.epoch, highest)
@@ -82,27 +75,6 @@ def door(engine: Engine) -> Callable[[Token], None]:
             fence(connection, token)
 
     return move
-
-
-def _explain(error: DBAPIError, token: Token) -> None:
-    """Raises what the driver's error means to us; returns when it means nothing special, such as a deadlock."""
-    state, words = _sqlstate(error.orig), str(error.orig)
-    if state == STALE and (match := _HIGHEST.search(words)):
-        raise StaleEpoch(token.lease, token.epoch, int(match[1])) from error
-    if state in _NOT_INSTALLED or sqlite.NO_TABLE in words:
-        what = _NOT_INSTALLED.get(state, "the table worklease_mark is missing")
-        raise MarkUnavailable(
-            f"{what}, so the effect is refused: see install() and the GRANT in postgresql.sql"
-        ) from error
-
-
-def _sqlstate(original: Any) -> str:
-    """The five characters, from psycopg, asyncpg, psycopg2 or pg8000; empty when there are none."""
-    for name in ("sqlstate", "pgcode"):
-        if isinstance(state := getattr(original, name, None), str):
-            return state
-    details = original.args[0] if getattr(original, "args", None) else None
-    return str(details.get("C", "")) if isinstance(details, dict) else ""
 
 
 def _dialect(connection: Connection) -> str:

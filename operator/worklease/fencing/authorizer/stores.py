@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from worklease.errors import MarkUnavailable
-from worklease.fencing import sqlite
+from worklease.fencing import postgresql, sqlite
 
 CONNECT_TIMEOUT_SECONDS: Final = 5
 STATEMENT_TIMEOUT_MILLISECONDS: Final = 5000
@@ -149,7 +148,7 @@ class PostgresStore:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (INSTALL_LOCK,))
             (missing,) = connection.execute("SELECT to_regclass('worklease_mark') IS NULL").fetchone()
             if missing:
-                connection.execute(resources.files("worklease.fencing").joinpath("postgresql.sql").read_bytes())
+                connection.execute(postgresql.script().encode())
 
     def close(self) -> None:
         """Closes the connection."""
