@@ -239,7 +239,7 @@ async def _grpc_load(port: int) -> float:
     request = messages["CheckRequest"](attributes={"request": {"http": {"headers": pairs}}}).SerializeToString()
     count, end = 0, time.perf_counter() + LOAD_SECONDS
     async with grpc.aio.insecure_channel(f"{LOOPBACK}:{port}") as channel:
-        check = channel.unary_unary(f"/{SERVICE}/Check")
+        check: Any = channel.unary_unary(f"/{SERVICE}/Check")
 
         async def sender() -> None:
             nonlocal count

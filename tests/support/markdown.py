@@ -8,7 +8,13 @@ from pathlib import Path
 DOCS = Path(__file__).parents[2] / "docs"
 
 _MARKED = re.compile(r"^<!-- run: (?P<name>[-a-z0-9]+) -->\n```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
-_FENCED = re.compile(r"^```(?P<language>python|sql|lua|nginx)\n", re.M)
+_FENCED = re.compile(r"^```(?P<language>python|sql|lua|nginx|yaml|sh)\n", re.M)
+
+
+def links(page: str) -> list[str]:
+    """Where a page's links lead, anchors left out."""
+    prose = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(), flags=re.M | re.S)
+    return [target for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose) if "://" not in target]
 
 
 def blocks(page: str) -> dict[str, str]:
