@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from importlib import resources
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import psycopg
 
 import backends
 from controlplane.ports import LOOPBACK, free_port
-from worklease.fencing import Token, asgi, sqlite, wsgi
+from worklease.fencing import Token, asgi, postgresql, sqlite, wsgi
 
 from .figures import Table, percentile
 
@@ -56,7 +56,7 @@ def _postgresql() -> None:
     table = Table("Effects in PostgreSQL, commits on disk, with the fence and without (aim: >= 0.85)")
     with backends.postgresql(durable=True) as conninfo, backends.directory() as home:
         with psycopg.connect(conninfo) as connection:
-            connection.execute(resources.files("worklease.fencing").joinpath("postgresql.sql").read_bytes())
+            connection.execute(postgresql.script().encode())
             connection.execute(TABLES.encode())
             connection.execute("INSERT INTO account SELECT number, 0 FROM generate_series(1, 1000) AS number")
         host = conninfo.split()[0].removeprefix("host=")
@@ -193,7 +193,7 @@ def _authorizer() -> None:
                 "--http", f"{LOOPBACK}:{http}", "--grpc", f"{LOOPBACK}:{grpc}",
             ]  # fmt: skip
             kind = store.partition(":")[0]
-            with backends.running("worklease-fence", command, home / "log", lambda http=http: backends.listens(http)):
+            with backends.running("worklease-fence", command, home / "log", partial(backends.listens, http)):
                 if pin:
                     os.sched_setaffinity(0, set(cores[1:]))
                 try:

@@ -34,13 +34,12 @@ def redis_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres(postgres_server: str) -> Iterator[str]:
-    """The conninfo of a fresh database."""
+def postgres(postgres_server: str) -> str:
+    """The conninfo of a fresh database, which goes with its server."""
     name = f"test_{next(NUMBERS)}"
     with psycopg.connect(postgres_server, autocommit=True) as administrator:
         administrator.execute(f"CREATE DATABASE {name}")
-        yield postgres_server.replace("dbname=postgres", f"dbname={name}")
-        administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return postgres_server.replace("dbname=postgres", f"dbname={name}")
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_the_orders_catch_a_recipient_without_the_check(world: World, check: Che
     assert any(outcomes)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schedule=st.permutations([0] * 4 + [1] * 4 + [2] * 4), epochs=st.tuples(*[st.integers(4, 7)] * 3))
 def test_three_transactions_commit_in_the_order_of_their_epochs(
     world: World, schedule: list[int], epochs: tuple[int, int, int]
