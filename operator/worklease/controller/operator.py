@@ -6,14 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from worklease import __version__
 from worklease.controller import probes, watch
 from worklease.controller.clock import WatchClock
+from worklease.controller.kinds import KINDS, Kinds
 from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
-from worklease.controller.reconciler import WORKERS, Reconciler, Settings
+from worklease.controller.reconciler import Settings
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View
 from worklease.kube.credentials import Source
@@ -52,7 +52,7 @@ class Operator:
         self.port: int | None = None
         self._on_started = on_started
         self._health = watch.WatchHealth()
-        self._health.expected = max(1, len(options.namespaces))
+        self._health.expected = len(KINDS) * max(1, len(options.namespaces))
         self._pulse: Pulse | None = None
         self._trouble = "the watch has not been opened yet"
 
@@ -66,7 +66,7 @@ class Operator:
             recorder = Recorder(session, metrics.events_dropped)
             namespaces = self.options.namespaces
             pulse = self._pulse = Pulse(session, path_of(namespaces[0] if namespaces else ""))
-            reconciler = Reconciler(session, pulse, clock, view, metrics, recorder, self.options.settings)
+            kinds = Kinds(session, pulse, clock, view, metrics, recorder, self.options.settings)
             runner = await probes.serve(
                 self.options.host,
                 self.options.port,
@@ -79,16 +79,14 @@ class Operator:
             try:
                 # These exist before kopf starts: kopf ends every task that came after its own start.
                 async with asyncio.TaskGroup() as group:
-                    jobs = [group.create_task(reconciler.work()) for _ in range(WORKERS)]
-                    jobs.append(group.create_task(reconciler.keep_deadlines()))
-                    jobs.append(group.create_task(reconciler.resync(namespaces)))
+                    jobs = [group.create_task(job) for job in kinds.jobs(namespaces)]
                     jobs.append(group.create_task(recorder.run()))
                     jobs.append(group.create_task(pulse.keep()))
-                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, reconciler)))
-                    await self._keep_watching(session, metrics, reconciler, stop)
+                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, kinds)))
+                    await self._keep_watching(session, metrics, kinds, stop)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_SECONDS):
-                            await reconciler.drain()
+                            await kinds.drain()
                     await recorder.flush(FLUSH_SECONDS)
                     for job in jobs:
                         job.cancel()
@@ -96,16 +94,10 @@ class Operator:
                 await runner.cleanup()
 
     # ----------------------------------------------------------------------------------------------------- watching
-    async def _keep_watching(
-        self, session: Session, metrics: Metrics, reconciler: Reconciler, stop: asyncio.Event
-    ) -> None:
-        def see(raw: dict[str, Any]) -> None:
-            metrics.events.inc()
-            reconciler.see(raw)
-
+    async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
-            handlers = watch.registry(session, self._health, see, reconciler.forget)
+            handlers = watch.registry(session, self._health, kinds.by_plural)
             started_at = time.monotonic()
             try:
                 await watch.watch(handlers, self.options.namespaces, stop, self._on_started)
@@ -127,7 +119,7 @@ class Operator:
                 async with asyncio.timeout(delay):
                     await stop.wait()
 
-    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, reconciler: Reconciler) -> None:
+    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds) -> None:
         """Stop the clock while the watch is down or the store does not answer."""
         checked_at = time.monotonic()
         while True:
@@ -144,7 +136,7 @@ class Operator:
                 blind = clock.resume()
                 metrics.watch_blind.inc(blind)
                 logger.info("leases are timed again; every deadline is %.1f s later", blind)
-                reconciler.clock_resumed()
+                kinds.clock_resumed()
             elif since is not None and not clock.blind:
                 clock.stop(since)
                 what = "the watch is down" if unanswered is None else "the API server does not answer"

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import kopf
@@ -146,11 +146,20 @@ def settings() -> kopf.OperatorSettings:
     return configured
 
 
+class Kind(Protocol):
+    """What hears of the objects of one kind."""
+
+    def see(self, raw: dict[str, Any]) -> None:
+        """An object as it is now."""
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+
+
 def registry(
     session: Session,
     health: WatchHealth,
-    see: Callable[[dict[str, Any]], None],
-    forget: Callable[[str], None],
+    kinds: dict[str, Kind],
 ) -> kopf.OperatorRegistry:
     """The handlers: raw events only."""
     handlers = kopf.OperatorRegistry()
@@ -160,15 +169,21 @@ def registry(
         connections = session.connections(response_class_for(health))  # closed by kopf
         return kopf.AiohttpSession(server=session.credentials.server, aiohttp_session=connections)
 
-    @kopf.on.event(GROUP, VERSION, "workleases", registry=handlers)
+    for plural, kind in kinds.items():
+        kopf.on.event(GROUP, VERSION, plural, registry=handlers, id=plural)(_handler(kind))
+
+    return handlers
+
+
+def _handler(kind: Kind) -> Callable[..., Any]:
     async def seen(type: str | None, event: Any, **_: Any) -> None:
         raw = event["object"]
         if type == "DELETED":
-            forget(raw["metadata"]["uid"])
+            kind.forget(raw["metadata"]["uid"])
         else:
-            see(raw)
+            kind.see(raw)
 
-    return handlers
+    return seen
 
 
 async def watch(
