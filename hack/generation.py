@@ -1,4 +1,4 @@
-"""Writes what is made from the models: crds/ and charts/worklease/files/."""
+"""Writes what is made from the code: crds/, charts/worklease/files/ and docs/reference.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+import reference
 from progress import say
 from worklease.api import crd, policies, roles
 
@@ -41,8 +42,11 @@ def rendered() -> dict[Path, str]:
         Path("charts/worklease/files/roles.yaml"): roles.manifests(),
     }
     return {
-        path: HEADER + yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
-        for path, manifests in files.items()
+        Path("docs/reference.md"): reference.rendered(),
+        **{
+            path: HEADER + yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
+            for path, manifests in files.items()
+        },
     }
 
 

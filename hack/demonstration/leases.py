@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from .setting import ADMIN
+from onecluster import ADMIN
+
 from .stage import Stage
 
 WORK = "invoice-42"
@@ -50,7 +51,7 @@ def claim(stage: Stage, agent: str, claim_id: str, epoch: int, purpose: str) -> 
     }
 
 
-def _patch(stage: Stage, agent: str, refused: str = "", **statements: Any) -> str:
+def _patch(stage: Stage, agent: str, /, *, refused: str = "", **statements: Any) -> str:
     return stage.run(
         "patch", "worklease", WORK, "--type=json", f"--patch={statement(**statements)}", as_=agent, refused=refused
     )
@@ -115,16 +116,18 @@ def _b_claims(stage: Stage, first: int) -> int:
 def _a_wakes(stage: Stage, first: int) -> None:
     stage.chapter(f"5. {A} wakes up and goes on as if nothing had happened")
     _patch(stage, A, refused="the lease has ended", renewal={"epoch": first, "renewTime": now()})
-    _patch(stage, A, refused="at the current epoch", **{"effects/-": _effect("charge-a", first)})
+    _patch(stage, A, refused="at the current epoch", **_begun("charge-a", first))
 
 
-def _effect(effect_id: str, epoch: int) -> dict[str, Any]:
-    return {"id": effect_id, "epoch": epoch, "recipient": "payments", "action": "charge", "state": "Attempted"}
+def _begun(effect_id: str, epoch: int) -> dict[str, Any]:
+    """The statement that adds an effect to the list."""
+    effect = {"id": effect_id, "epoch": epoch, "recipient": "payments", "action": "charge", "state": "Attempted"}
+    return {"effects/-": effect}
 
 
 def _b_works(stage: Stage, epoch: int) -> None:
     stage.chapter(f"6. {B} logs an effect before it causes it, and says where it stands")
-    _patch(stage, B, **{"effects/-": _effect("charge-b", epoch)})
+    _patch(stage, B, **_begun("charge-b", epoch))
     checkpoint = {"epoch": epoch, "uri": "s3://work/42/1", "digest": "sha256:1f", "previousDigest": ""}
     _patch(stage, B, renewal={"epoch": epoch, "renewTime": now()}, checkpoint=checkpoint)
 
@@ -132,7 +135,7 @@ def _b_works(stage: Stage, epoch: int) -> None:
 def _an_administrator_takes_over(stage: Stage, second: int) -> int:
     stage.chapter("7. An administrator takes over: one write, with a reason")
     me = stage.run("auth", "whoami", "--output=jsonpath={.status.userInfo.username}", as_=ADMIN, shown=False)
-    takeover = {
+    takeover: dict[str, Any] = {
         "revocation": {"epoch": second, "reason": "customer called: stop charging"},
         "claim": {
             "epoch": second,
@@ -144,7 +147,7 @@ def _an_administrator_takes_over(stage: Stage, second: int) -> int:
     }
     _patch(stage, ADMIN, **takeover)
     epoch = _granted(stage, ADMIN, "admin-1")
-    _patch(stage, B, refused="at the current epoch", **{"effects/-": _effect("charge-b2", second)})
+    _patch(stage, B, refused="at the current epoch", **_begun("charge-b2", second))
     stage.expect(epoch > second, f"the administrator holds it under epoch {epoch}")
     return epoch
 

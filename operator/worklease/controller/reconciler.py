@@ -18,6 +18,7 @@ from worklease.controller import stalls
 from worklease.controller.clock import WatchClock
 from worklease.controller.deadlines import Deadlines
 from worklease.controller.metrics import Metrics
+from worklease.controller.pulse import Pulse
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import Entry, View, version_of
 from worklease.errors import ApiError, Conflict, NotFound, Refused
@@ -55,6 +56,7 @@ class Reconciler:
     def __init__(
         self,
         session: Session,
+        pulse: Pulse,
         clock: WatchClock,
         view: View,
         metrics: Metrics,
@@ -62,6 +64,7 @@ class Reconciler:
         settings: Settings,
     ) -> None:
         self._session = session
+        self._pulse = pulse
         self._clock = clock
         self._view = view
         self._metrics = metrics
@@ -78,6 +81,8 @@ class Reconciler:
         self._idle.set()
         self._due_at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._held_off: set[str] = set()
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
     # ------------------------------------------------------------------------------------------------------- seeing
@@ -89,10 +94,12 @@ class Reconciler:
         decision = self._decide(entry)
         if decision.status is None:
             self._wake(entry.uid, decision.wake_at)
+        elif entry.uid in self._held_off:
+            return  # its status was refused: more of the same would be too
         elif self._is_ours(entry.uid):
             self._enqueue(entry.uid)
         else:
-            self._wake(entry.uid, self._clock.seconds() + OTHERS_HEAD_START_SECONDS)
+            self._wake(entry.uid, self._clock.seconds())
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
@@ -101,6 +108,9 @@ class Reconciler:
         self._due_at.pop(uid, None)
         self._failures.pop(uid, None)
         self._unreadable.pop(uid, None)
+        if (retry := self._retries.pop(uid, None)) is not None:
+            retry.cancel()
+        self._held_off.discard(uid)
 
     def _take(self, raw: dict[str, Any]) -> Entry | None:
         """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
@@ -140,12 +150,15 @@ class Reconciler:
     def _decide(self, entry: Entry) -> Decision:
         return decide(entry.lease, entry.observation, self._clock.moment(), floor=self._settings.floor)
 
+    def _head_start_seconds(self, uid: str) -> float:
+        return 0.0 if self._is_ours(uid) else OTHERS_HEAD_START_SECONDS
+
     def _is_ours(self, uid: str) -> bool:
         return zlib.crc32(uid.encode()) % self._settings.replicas == self._settings.ordinal
 
     # ------------------------------------------------------------------------------------------------------ waiting
     def _wake(self, uid: str, at: float | None) -> None:
-        if self._deadlines.set(uid, at):
+        if self._deadlines.set(uid, None if at is None else at + self._head_start_seconds(uid)):
             self._deadline_moved.set()
 
     def clock_resumed(self) -> None:
@@ -157,7 +170,7 @@ class Reconciler:
         while True:
             self._deadline_moved.clear()
             for uid, due_at in self._deadlines.pop_due(self._clock.seconds()):
-                self._due_at[uid] = due_at
+                self._due_at[uid] = due_at - self._head_start_seconds(uid)
                 self._enqueue(uid)
             next_at = self._deadlines.next_at()
             timeout = None if next_at is None or self._clock.blind else max(0.0, next_at - self._clock.seconds())
@@ -188,7 +201,7 @@ class Reconciler:
                 await self._settle(uid)
             except Exception:
                 logger.exception("settling %s failed; it is tried again", uid)
-                self._retry(uid, TOO_LARGE_RETRY_SECONDS)
+                self._retry(uid, TOO_LARGE_RETRY_SECONDS, hold_off=True)
             finally:
                 self._settling.discard(uid)
                 if not self._settling:
@@ -206,13 +219,17 @@ class Reconciler:
         if (unreadable := self._unreadable.get(uid)) is not None:
             await self._say_unreadable(uid, unreadable)
             return
-        conflicts, raw, entry = 0, None, self._view.get(uid)
+        conflicts, proven, raw, entry = 0, False, None, self._view.get(uid)
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
                 self._due_at.pop(uid, None)
                 self._wake(uid, decision.wake_at)
                 return
+            if is_timed(decision) and not proven and not self._pulse.fresh():
+                proven, raw = True, await self._read_again(entry)
+                entry = None if raw is None else self._entry(raw)
+                continue
             try:
                 if conflicts < CONFLICTS_BEFORE_TESTS or raw is None:
                     stored = await swap.swap(self._session, entry.lease, decision.status)
@@ -282,12 +299,23 @@ class Reconciler:
             failures = self._failures.get(uid, 0)
             self._failures[uid] = failures + 1
             delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)] * random.uniform(0.8, 1.2)
-        level = logging.ERROR if isinstance(error, Refused) else logging.WARNING
+        refused = isinstance(error, Refused) and not isinstance(error, Conflict)
+        level = logging.ERROR if refused else logging.WARNING
         logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
-        self._retry(uid, delay)
+        self._retry(uid, delay, hold_off=refused or delay == TOO_LARGE_RETRY_SECONDS)
 
-    def _retry(self, uid: str, delay_seconds: float) -> None:
-        asyncio.get_running_loop().call_later(delay_seconds, self._enqueue, uid)
+    def _retry(self, uid: str, delay_seconds: float, *, hold_off: bool) -> None:
+        """Settle it again after a while; with `hold_off` not sooner, whatever is seen of it until then."""
+        if (earlier := self._retries.pop(uid, None)) is not None:
+            earlier.cancel()
+        if hold_off:
+            self._held_off.add(uid)
+        self._retries[uid] = asyncio.get_running_loop().call_later(delay_seconds, self._try_again, uid)
+
+    def _try_again(self, uid: str) -> None:
+        self._retries.pop(uid, None)
+        self._held_off.discard(uid)
+        self._enqueue(uid)
 
     def _won(self, entry: Entry, decision: Decision, due_at: float | None) -> None:
         assert decision.status is not None
@@ -298,7 +326,7 @@ class Reconciler:
         for tenure in after.history:
             if tenure.end_reason and tenure not in before.history:
                 self._metrics.ends.labels(tenure.end_reason).inc()
-        if due_at is not None and any(n.reason in _TIMED for n in decision.notices):
+        if due_at is not None and is_timed(decision):
             self._metrics.lateness.observe(max(0.0, self._clock.seconds() - due_at))
         for condition in after.conditions:
             if condition.type == ConditionName.STALLED and condition.status == "True":
@@ -337,3 +365,8 @@ class Reconciler:
 
 
 _TIMED = frozenset({EventReason.JEOPARDY, EventReason.EXPIRED})
+
+
+def is_timed(decision: Decision) -> bool:
+    """It rests on a renewal that was not seen."""
+    return any(notice.reason in _TIMED for notice in decision.notices)

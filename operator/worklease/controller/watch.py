@@ -51,6 +51,10 @@ class WatchHealth:
         if self.open < self.expected and self.closed_at is None:
             self.closed_at = self._monotonic()
 
+    def excuse(self, seconds: float) -> None:
+        """For this long we did not listen."""
+        self.last_heard += seconds
+
     def age_seconds(self) -> float:
         return self._monotonic() - self.last_heard
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,8 @@ class Session:
         self.credentials = credentials
         self.server_clock = ServerClock()
         self._user_agent = user_agent
+        self.answered_at: float | None = None
+        """time.monotonic() of the last answer that showed that the store behind the server works."""
         self._http = self.connections()
 
     @classmethod
@@ -125,6 +128,8 @@ class Session:
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"{method} {path}: {type(error).__name__}: {error}") from error
         answer = _parsed(raw)
+        if status < 300 or status == 409:  # other refusals may be given without asking the store
+            self.answered_at = time.monotonic()
         if status < 300:
             return Answer(status, answer)
         raise _failure(status, f"{method} {path}", answer, retry_after)
