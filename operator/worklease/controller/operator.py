@@ -97,10 +97,11 @@ class Operator:
     async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
-            handlers = watch.registry(session, self._health, kinds.by_plural)
             started_at = time.monotonic()
             try:
-                await watch.watch(handlers, self.options.namespaces, stop, self._on_started)
+                await watch.watch(
+                    session, self._health, kinds.by_plural, self.options.namespaces, stop, self._on_started
+                )
                 return
             except asyncio.CancelledError:
                 raise

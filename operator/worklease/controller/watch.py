@@ -160,13 +160,15 @@ def registry(
     session: Session,
     health: WatchHealth,
     kinds: dict[str, Kind],
+    opened: list[aiohttp.ClientSession],
 ) -> kopf.OperatorRegistry:
-    """The handlers: raw events only."""
+    """The handlers: raw events only. The connections that kopf is given are added to `opened`."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=handlers)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        connections = session.connections(response_class_for(health))  # closed by kopf
+        connections = session.connections(response_class_for(health))
+        opened.append(connections)
         return kopf.AiohttpSession(server=session.credentials.server, aiohttp_session=connections)
 
     for plural, kind in kinds.items():
@@ -187,16 +189,22 @@ def _handler(kind: Kind) -> Callable[..., Any]:
 
 
 async def watch(
-    handlers: kopf.OperatorRegistry, namespaces: tuple[str, ...], stop: asyncio.Event, on_started: Callable[[], None]
+    session: Session,
+    health: WatchHealth,
+    kinds: dict[str, Kind],
+    namespaces: tuple[str, ...],
+    stop: asyncio.Event,
+    on_started: Callable[[], None],
 ) -> None:
     """Watch until `stop` is set, or until kopf sees a signal first: then it sets `stop`.
 
     Raises whatever kopf gives up with, which it does on any error that it cannot name.
     """
+    opened: list[aiohttp.ClientSession] = []
     started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
-            registry=handlers,
+            registry=registry(session, health, kinds, opened),
             settings=settings(),
             standalone=True,
             clusterwide=not namespaces,
@@ -218,3 +226,5 @@ async def watch(
             task.cancel()
         # Cancelling ends it at once; its own way to stop waits for tasks that are not its.
         await asyncio.gather(watching, starting, stopping, return_exceptions=True)
+        for connections in opened:  # kopf closes them only when it is left to stop in its own way
+            await connections.close()
