@@ -9,6 +9,7 @@ from support.api import Answer
 from support.cluster import Cluster, Identity
 from support.stage import Item, Row, Stage, add, effect, fresh, judge, now, remove
 from support.staging import staged
+from worklease.api.fields import EFFECTS_MAX
 from worklease.api.metadata import LABELS_MAX, LAST_APPLIED, LAST_APPLIED_MAX, MANAGED_FIELDS_MAX
 
 NO_OWNER = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}]
@@ -400,6 +401,34 @@ def test_agents_writes_leave_room_for_the_operator(stage: Stage) -> None:
     renews_with_managed(lambda entries: [*entries, entry("fat", {"f:" + "x" * size: {}})])(item, agent).must()
     item.decide(phase="Jeopardy")
     item.say(stage.who("chief"), revocation={"epoch": item.epoch, "reason": "it fills up"}).must()
+
+
+def test_each_of_many_effects_has_its_own_manager(stage: Stage) -> None:
+    """A full list of effects, each applied under its own name, keeps neither holder nor administrator from writing."""
+    item, agent = stage.held(), stage.who("agent")
+    names = [str(number) for number in range(EFFECTS_MAX)]
+    item.say(agent, effects=[effect(item.epoch, name) for name in names]).must()
+    owners = [entry(f"effect-{name}", {"f:effects": {f'k:{{"id":"{name}"}}': {".": {}}}}, "Apply") for name in names]
+
+    def own(whole: dict[str, Any]) -> None:
+        whole["metadata"]["managedFields"] += owners
+
+    item.replace(stage.who("chief"), own).must()
+    item.apply(agent, "effect-0", effects=[effect(item.epoch, "0", "Failed")]).must()
+    item.apply(agent, "renewal", renewal=renewal(item)).must()
+    item.renew(agent).must()
+    item.say(stage.who("gitops"), suspend=True).must()
+
+
+def test_comparing_managers_stops_nobody_who_may_put_them_in_order(stage: Stage) -> None:
+    """More managers than a policy may compare: an administrator writes all the same, and resets them."""
+    item, chief = stage.held(), stage.who("chief")
+    many = [entry(f"effect-{number}", {f"f:{number}": {}}, "Apply") for number in range(800)]
+    item.patch(chief, *in_metadata({"managedFields": many})).must()
+    assert not item.apply(stage.who("agent"), "renewal", renewal=renewal(item)).ok
+    item.patch(chief, *add(suspend=True), fieldManager=fresh()).must()
+    item.patch(chief, *in_metadata({"managedFields": [{}]})).must()
+    item.apply(stage.who("agent"), "renewal", renewal=renewal(item)).must()
 
 
 def test_agents_cannot_write_without_saying_something(stage: Stage) -> None:

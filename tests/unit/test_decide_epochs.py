@@ -138,7 +138,7 @@ def test_an_epoch_at_the_maximum_stalls_the_work_and_nothing_else() -> None:
 # ---------------------------------------------------------------------------------------------------------- adoption
 def test_a_lost_status_is_adopted_before_anything_is_granted() -> None:
     """Epoch 0 with statements about a later one: go on from the highest mentioned, as work that was given back."""
-    spoken = {"claim": claim(epoch=5), "renewal": renewal(epoch=EPOCH), "effects": (effect(epoch=7),)}
+    spoken: dict[str, Any] = {"claim": claim(epoch=5), "renewal": renewal(epoch=EPOCH), "effects": (effect(epoch=7),)}
     decision = decide_at(work_lease(**spoken), seconds=4.0)
     status = decision.status
     assert status is not None

@@ -257,7 +257,7 @@ def test_a_successor_may_be_any_process_or_a_single_one() -> None:
 @pytest.mark.parametrize("statement", ["release", "expiry"])
 def test_a_reservation_outlives_the_senders_tenure(statement: str) -> None:
     """Released and Expired keep the successor until its time: nothing is ownerless before the target comes."""
-    given = {"release": release()} if statement == "release" else {}
+    given: dict[str, Any] = {"release": release()} if statement == "release" else {}
     lease = work_lease(Phase.HELD, decided={"successor": successor()}, **given)
     status = decided_status(lease, seconds=90.0 if statement == "expiry" else 1.0)
     assert status.phase in (Phase.RELEASED, Phase.EXPIRED)

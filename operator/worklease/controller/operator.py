@@ -6,14 +6,15 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from worklease import __version__
 from worklease.controller import probes, watch
 from worklease.controller.clock import WatchClock
+from worklease.controller.kinds import Kinds
 from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
-from worklease.controller.reconciler import WORKERS, Reconciler, Settings
+from worklease.controller.reconciler import Settings
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View
 from worklease.kube.credentials import Source
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 HEALTH_CHECK_SECONDS = 0.5
 PAUSED_SECONDS = 1.0
 """A check that comes later than this was held up on this side: nobody has been listening."""
+STUCK_SECONDS = 15.0
+"""After this long without a watch, or a list on the way to one, although the API server answers: start again."""
 DEAF_SECONDS = 300.0
 """After this long without a watch although the API server answers, the process is better started anew."""
 RESTART_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -52,7 +55,7 @@ class Operator:
         self.port: int | None = None
         self._on_started = on_started
         self._health = watch.WatchHealth()
-        self._health.expected = max(1, len(options.namespaces))
+        self._health.expected = len(watch.KINDS) * max(1, len(options.namespaces))
         self._pulse: Pulse | None = None
         self._trouble = "the watch has not been opened yet"
 
@@ -66,7 +69,7 @@ class Operator:
             recorder = Recorder(session, metrics.events_dropped)
             namespaces = self.options.namespaces
             pulse = self._pulse = Pulse(session, path_of(namespaces[0] if namespaces else ""))
-            reconciler = Reconciler(session, pulse, clock, view, metrics, recorder, self.options.settings)
+            kinds = Kinds(session, pulse, clock, view, metrics, recorder, self.options.settings)
             runner = await probes.serve(
                 self.options.host,
                 self.options.port,
@@ -79,16 +82,14 @@ class Operator:
             try:
                 # These exist before kopf starts: kopf ends every task that came after its own start.
                 async with asyncio.TaskGroup() as group:
-                    jobs = [group.create_task(reconciler.work()) for _ in range(WORKERS)]
-                    jobs.append(group.create_task(reconciler.keep_deadlines()))
-                    jobs.append(group.create_task(reconciler.resync(namespaces)))
+                    jobs = [group.create_task(job) for job in kinds.jobs(namespaces)]
                     jobs.append(group.create_task(recorder.run()))
                     jobs.append(group.create_task(pulse.keep()))
-                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, reconciler)))
-                    await self._keep_watching(session, metrics, reconciler, stop)
+                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, kinds)))
+                    await self._keep_watching(session, metrics, kinds, stop)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_SECONDS):
-                            await reconciler.drain()
+                            await kinds.drain()
                     await recorder.flush(FLUSH_SECONDS)
                     for job in jobs:
                         job.cancel()
@@ -96,19 +97,20 @@ class Operator:
                 await runner.cleanup()
 
     # ----------------------------------------------------------------------------------------------------- watching
-    async def _keep_watching(
-        self, session: Session, metrics: Metrics, reconciler: Reconciler, stop: asyncio.Event
-    ) -> None:
-        def see(raw: dict[str, Any]) -> None:
-            metrics.events.inc()
-            reconciler.see(raw)
-
+    async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
-            handlers = watch.registry(session, self._health, see, reconciler.forget)
             started_at = time.monotonic()
             try:
-                await watch.watch(handlers, self.options.namespaces, stop, self._on_started)
+                await watch.watch(
+                    session,
+                    self._health,
+                    kinds.by_plural,
+                    self.options.namespaces,
+                    stop,
+                    on_started=self._on_started,
+                    stuck=partial(self._stuck, started_at),
+                )
                 return
             except asyncio.CancelledError:
                 raise
@@ -127,7 +129,13 @@ class Operator:
                 async with asyncio.timeout(delay):
                     await stop.wait()
 
-    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, reconciler: Reconciler) -> None:
+    def _stuck(self, started_at: float) -> bool:
+        closed_at = self._health.closed_at
+        if closed_at is None or self._pulse is None or not self._pulse.beats():
+            return False
+        return time.monotonic() - max(started_at, closed_at, self._health.progress_at) > STUCK_SECONDS
+
+    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds) -> None:
         """Stop the clock while the watch is down or the store does not answer."""
         checked_at = time.monotonic()
         while True:
@@ -144,7 +152,7 @@ class Operator:
                 blind = clock.resume()
                 metrics.watch_blind.inc(blind)
                 logger.info("leases are timed again; every deadline is %.1f s later", blind)
-                reconciler.clock_resumed()
+                kinds.clock_resumed()
             elif since is not None and not clock.blind:
                 clock.stop(since)
                 what = "the watch is down" if unanswered is None else "the API server does not answer"

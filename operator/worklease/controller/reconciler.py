@@ -4,19 +4,19 @@ Every object is settled by one worker at a time. The swap is the safety: whateve
 written only over exactly what the decision was made from.
 """
 
-import asyncio
 import logging
-import random
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
+from worklease.api.handoff import Handoff
 from worklease.api.worklease import WorkLease
 from worklease.controller import stalls
+from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
-from worklease.controller.deadlines import Deadlines
 from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
 from worklease.controller.recorder import Recorder
@@ -35,9 +35,6 @@ OTHERS_HEAD_START_SECONDS = 0.25
 """How long a replica waits with the objects of another one: what a dead replica costs, and why two do not fight."""
 CONFLICTS_BEFORE_TESTS = 2
 CONFLICTS_MAX = 20
-RETRY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-TOO_LARGE_RETRY_SECONDS = 60.0
-RESYNC_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +45,10 @@ class Settings:
     ordinal: int = 0
     replicas: int = 1
     trust_server_times: bool = True
+
+    def head_start_seconds(self, uid: str) -> float:
+        """How long this replica leaves an object to another one."""
+        return 0.0 if zlib.crc32(uid.encode()) % self.replicas == self.ordinal else OTHERS_HEAD_START_SECONDS
 
 
 class Reconciler:
@@ -62,7 +63,12 @@ class Reconciler:
         metrics: Metrics,
         recorder: Recorder,
         settings: Settings,
+        handoffs_of: Callable[[WorkLease], tuple[Handoff, ...]],
+        on_change: Callable[[WorkLease], None],
     ) -> None:
+        """`handoffs_of` are those that a decision on a lease takes into account; `on_change` hears of each lease."""
+        self._handoffs_of = handoffs_of
+        self._on_change = on_change
         self._session = session
         self._pulse = pulse
         self._clock = clock
@@ -70,47 +76,35 @@ class Reconciler:
         self._metrics = metrics
         self._recorder = recorder
         self._settings = settings
-        self._deadlines = Deadlines()
-        self._deadline_moved = asyncio.Event()
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._queued: set[str] = set()
-        self._settling: set[str] = set()
-        self._again: set[str] = set()
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._due_at: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
-        self._retries: dict[str, asyncio.TimerHandle] = {}
-        self._held_off: set[str] = set()
+        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds)
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
     # ------------------------------------------------------------------------------------------------------- seeing
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of an object as the server has it, and act if it asks for that."""
+        self._metrics.events.labels("WorkLease").inc()
         entry = self._take(raw)
-        if entry is None:
-            return
+        if entry is not None:
+            self._consider(entry)
+
+    def reconsider(self, key: str) -> None:
+        """Something else that bears on the lease namespace/name has changed."""
+        entry = self._view.by_key(key)
+        if entry is not None:
+            self._consider(entry)
+
+    def _consider(self, entry: Entry) -> None:
         decision = self._decide(entry)
         if decision.status is None:
-            self._wake(entry.uid, decision.wake_at)
-        elif entry.uid in self._held_off:
-            return  # its status was refused: more of the same would be too
-        elif self._is_ours(entry.uid):
-            self._enqueue(entry.uid)
+            self.agenda.at(entry.uid, decision.wake_at)
         else:
-            self._wake(entry.uid, self._clock.seconds())
+            self.agenda.now(entry.uid)
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
         self._view.drop(uid)
-        self._deadlines.drop(uid)
-        self._due_at.pop(uid, None)
-        self._failures.pop(uid, None)
         self._unreadable.pop(uid, None)
-        if (retry := self._retries.pop(uid, None)) is not None:
-            retry.cancel()
-        self._held_off.discard(uid)
+        self.agenda.forget(uid)
 
     def _take(self, raw: dict[str, Any]) -> Entry | None:
         """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
@@ -122,6 +116,7 @@ class Reconciler:
         if entry is not None:
             self._unreadable.pop(uid, None)
             self._view.put(entry)
+            self._on_change(entry.lease)
         return entry
 
     def _entry(self, raw: dict[str, Any]) -> Entry | None:
@@ -143,78 +138,22 @@ class Reconciler:
         known = self._unreadable.get(uid)
         if known is not None and version <= known.version:
             return
+        explanation = stalls.explain(error)
+        said = known is not None and known.said and known.explanation == explanation
         self.forget(uid)
-        self._unreadable[uid] = stalls.Unreadable(version, raw, stalls.explain(error))
-        self._enqueue(uid)
+        self._unreadable[uid] = stalls.Unreadable(version, raw, explanation, said)
+        self.agenda.now(uid)
 
     def _decide(self, entry: Entry) -> Decision:
-        return decide(entry.lease, entry.observation, self._clock.moment(), floor=self._settings.floor)
-
-    def _head_start_seconds(self, uid: str) -> float:
-        return 0.0 if self._is_ours(uid) else OTHERS_HEAD_START_SECONDS
-
-    def _is_ours(self, uid: str) -> bool:
-        return zlib.crc32(uid.encode()) % self._settings.replicas == self._settings.ordinal
-
-    # ------------------------------------------------------------------------------------------------------ waiting
-    def _wake(self, uid: str, at: float | None) -> None:
-        if self._deadlines.set(uid, None if at is None else at + self._head_start_seconds(uid)):
-            self._deadline_moved.set()
-
-    def clock_resumed(self) -> None:
-        """The clock runs again: wait anew."""
-        self._deadline_moved.set()
-
-    async def keep_deadlines(self) -> None:
-        """Queue each lease when it is due, for as long as the operator runs."""
-        while True:
-            self._deadline_moved.clear()
-            for uid, due_at in self._deadlines.pop_due(self._clock.seconds()):
-                self._due_at[uid] = due_at - self._head_start_seconds(uid)
-                self._enqueue(uid)
-            next_at = self._deadlines.next_at()
-            timeout = None if next_at is None or self._clock.blind else max(0.0, next_at - self._clock.seconds())
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._deadline_moved.wait()
-            except TimeoutError:
-                continue
-
-    def _enqueue(self, uid: str) -> None:
-        if uid in self._settling:
-            self._again.add(uid)
-        elif uid not in self._queued:
-            self._queued.add(uid)
-            self._queue.put_nowait(uid)
+        return decide(
+            entry.lease,
+            entry.observation,
+            self._clock.moment(),
+            floor=self._settings.floor,
+            handoffs=self._handoffs_of(entry.lease),
+        )
 
     # ----------------------------------------------------------------------------------------------------- settling
-    async def work(self) -> None:
-        """Settle what is queued, for as long as the operator runs; WORKERS of these run side by side."""
-        while True:
-            uid = await self._queue.get()
-            self._queued.discard(uid)
-            if self._draining:
-                continue
-            self._settling.add(uid)
-            self._idle.clear()
-            try:
-                await self._settle(uid)
-            except Exception:
-                logger.exception("settling %s failed; it is tried again", uid)
-                self._retry(uid, TOO_LARGE_RETRY_SECONDS, hold_off=True)
-            finally:
-                self._settling.discard(uid)
-                if not self._settling:
-                    self._idle.set()
-                if uid in self._again:
-                    self._again.discard(uid)
-                    self._enqueue(uid)
-
-    async def drain(self) -> None:
-        """Take nothing more from the queue, and wait until no swap is in flight."""
-        self._draining = True
-        await self._idle.wait()
-
     async def _settle(self, uid: str) -> None:
         if (unreadable := self._unreadable.get(uid)) is not None:
             await self._say_unreadable(uid, unreadable)
@@ -223,8 +162,7 @@ class Reconciler:
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
-                self._due_at.pop(uid, None)
-                self._wake(uid, decision.wake_at)
+                self.agenda.settled(uid, decision.wake_at)
                 return
             if is_timed(decision) and not proven and not self._pulse.fresh():
                 proven, raw = True, await self._read_again(entry)
@@ -251,8 +189,7 @@ class Reconciler:
                 self._failed(uid, entry.lease.key, error)
                 return
             else:
-                self._failures.pop(uid, None)
-                self._won(entry, decision, self._due_at.pop(uid, None))
+                self._won(entry, decision, self.agenda.succeeded(uid))
                 self._take(stored)
                 entry = self._view.get(uid)
 
@@ -276,10 +213,12 @@ class Reconciler:
 
     async def _say_unreadable(self, uid: str, unreadable: stalls.Unreadable) -> None:
         metadata = unreadable.raw["metadata"]
-        self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
-        logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
-        notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
-        self._recorder.record(metadata["namespace"], metadata["name"], uid, (notice,))
+        if not unreadable.said:
+            unreadable.said = True
+            self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
+            logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
+            notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
+            self._recorder.record("WorkLease", metadata["namespace"], metadata["name"], uid, (notice,))
         try:
             await stalls.mark(self._session, unreadable)
         except Conflict:
@@ -288,34 +227,19 @@ class Reconciler:
             logger.warning(
                 "condition Stalled of %s/%s was not stored: %s", metadata["namespace"], metadata["name"], error
             )
+            if not isinstance(error, Refused):
+                self.agenda.failed(uid)
 
     def _failed(self, uid: str, key: str, error: ApiError) -> None:
         """Whether the swap took effect may be unknown: the object itself will tell, when it is read again."""
         self._metrics.swaps.labels("failed").inc()
-        if "too large" in str(error).lower():
+        too_large = "too large" in str(error).lower()
+        if too_large:
             self._metrics.too_large.inc()
-            delay = TOO_LARGE_RETRY_SECONDS
-        else:
-            failures = self._failures.get(uid, 0)
-            self._failures[uid] = failures + 1
-            delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)] * random.uniform(0.8, 1.2)
         refused = isinstance(error, Refused) and not isinstance(error, Conflict)
+        delay = self.agenda.failed(uid, hopeless=refused or too_large)
         level = logging.ERROR if refused else logging.WARNING
         logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
-        self._retry(uid, delay, hold_off=refused or delay == TOO_LARGE_RETRY_SECONDS)
-
-    def _retry(self, uid: str, delay_seconds: float, *, hold_off: bool) -> None:
-        """Settle it again after a while; with `hold_off` not sooner, whatever is seen of it until then."""
-        if (earlier := self._retries.pop(uid, None)) is not None:
-            earlier.cancel()
-        if hold_off:
-            self._held_off.add(uid)
-        self._retries[uid] = asyncio.get_running_loop().call_later(delay_seconds, self._try_again, uid)
-
-    def _try_again(self, uid: str) -> None:
-        self._retries.pop(uid, None)
-        self._held_off.discard(uid)
-        self._enqueue(uid)
 
     def _won(self, entry: Entry, decision: Decision, due_at: float | None) -> None:
         assert decision.status is not None
@@ -332,7 +256,7 @@ class Reconciler:
             if condition.type == ConditionName.STALLED and condition.status == "True":
                 self._metrics.stalled.labels(condition.reason).inc()
         metadata = entry.lease.metadata
-        self._recorder.record(metadata.namespace, metadata.name, metadata.uid, decision.notices)
+        self._recorder.record("WorkLease", metadata.namespace, metadata.name, metadata.uid, decision.notices)
         for notice in decision.notices:
             logger.log(
                 logging.WARNING if notice.reason is EventReason.STALLED else logging.INFO,
@@ -343,24 +267,15 @@ class Reconciler:
             )
 
     # ------------------------------------------------------------------------------------------------------- resync
-    async def resync(self, namespaces: tuple[str, ...]) -> None:
-        """List everything now and then: gaps of a watch swallow deletions."""
-        while True:
-            await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))
-            try:
-                await self.resync_once(namespaces)
-            except ApiError as error:
-                logger.warning("the resync failed: %s", error)
-
     async def resync_once(self, namespaces: tuple[str, ...]) -> None:
-        before = {uid: entry.version for uid in self._view.uids() if (entry := self._view.get(uid)) is not None}
+        """List everything: gaps of a watch swallow deletions."""
+        before = {*self._view.uids(), *self._unreadable}
         listed: set[str] = set()
         for namespace in namespaces or ("",):
-            items, _ = await swap.read_all(self._session, namespace)
-            for raw in items:
+            for raw in await swap.read_all(self._session, namespace):
                 listed.add(raw["metadata"]["uid"])
                 self.see(raw)
-        for uid in before.keys() - listed:
+        for uid in before - listed:
             self.forget(uid)
 
 

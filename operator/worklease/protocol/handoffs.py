@@ -13,7 +13,7 @@ from worklease.api.fields import Condition
 from worklease.api.handoff import Handoff, HandoffPhase, HandoffStatus, ResponseDecision
 from worklease.api.worklease import Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol.history import words
-from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339
+from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339, rfc3339_seconds
 from worklease.protocol.reasons import HandoffConditionName, StaleReason
 
 OPEN = frozenset({HandoffPhase.PENDING, HandoffPhase.ACCEPTED})
@@ -137,7 +137,7 @@ def decide_handoff(
             "observed_generation": handoff.metadata.generation,
             "epoch": epoch,
             "granted_epoch": granted,
-            "answer_by": rfc3339(answer_by),
+            "answer_by": rfc3339_seconds(answer_by),
         }
     )
     conditions = _conditions(handoff, lease, phase, message, now)
