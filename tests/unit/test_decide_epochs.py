@@ -95,6 +95,16 @@ def test_a_reservation_survives_a_stall_until_its_time() -> None:
     assert decided_status(lease, 20.0).successor is None
 
 
+def test_a_targets_claim_that_stalled_is_refused_when_its_reservation_ends() -> None:
+    """The sender still holds, so the claim is one of somebody else: refused in the same swap, and nothing stalls."""
+    lease = work_lease(Phase.HELD, version=1, decided={"successor": successor(20.0)}, claim=claim())
+    decision = decide_at(lease, 20.0)
+    assert decision.status is not None
+    assert (decision.status.successor, decision.status.observed_claim_id) == (None, "claim-b")
+    assert [n.reason for n in decision.notices] == [EventReason.RESERVATION_ENDED, EventReason.CLAIM_REFUSED]
+    assert decide_at(after(lease, decision), 20.0).status is None
+
+
 def test_a_stall_is_written_once() -> None:
     """The second decision about stalled work writes nothing, and does not come back for it by itself."""
     lease = work_lease(Phase.RELEASED, version=1, claim=claim())

@@ -164,6 +164,7 @@ def _claim(draft: _Draft) -> None:
         return
     refusal = _refusal(claim, status)
     if refusal is not None:
+        draft.stall = None
         draft.set(observed_claim_id=claim.id)
         draft.notice(EventReason.CLAIM_REFUSED, f"claim {claim.id} was refused: {refusal.value}", warning=True)
     elif draft.lease.metadata.deletion_timestamp is None:
@@ -181,7 +182,17 @@ def _reservation(draft: _Draft) -> None:
         draft.notice(EventReason.RESERVATION_ENDED, f"the target of handoff {successor.handoff} did not claim in time")
 
 
-_STEPS: tuple[Callable[[_Draft], None], ...] = (_adopt, _complete, _revoke, _release, _lapse, _claim, _reservation)
+# A target's claim that could not be granted is judged once more when its reservation has ended: no claim is left over.
+_STEPS: tuple[Callable[[_Draft], None], ...] = (
+    _adopt,
+    _complete,
+    _revoke,
+    _release,
+    _lapse,
+    _claim,
+    _reservation,
+    _claim,
+)
 
 
 # ------------------------------------------------------------------------------------------------------------ grants
