@@ -116,7 +116,7 @@ def spec_of(drawn: Drawn, current: int) -> WorkLeaseSpec:
         for number, effect in enumerate(drawn["effects"])
     )
     terms = {name: drawn[name] for name in ("lease_duration_seconds", "jeopardy_duration_seconds", "suspend")}
-    return WorkLeaseSpec(work=Work(type="ticket", id="T-1"), claim=claim and Claim(**claim), **terms, **said)
+    return WorkLeaseSpec(work=Work(type="ticket", id="T-1"), claim=Claim(**claim) if claim else None, **terms, **said)
 
 
 # ------------------------------------------------------------------------------------------------------------ status
