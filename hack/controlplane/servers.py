@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import ssl
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,8 @@ CONTROLLERS_KUBECONFIG = "kubeconfig-controllers"
 READY_WITHIN_SECONDS = 120.0
 STOPPED_WITHIN_SECONDS = 5.0
 POLL_SECONDS = 0.05
+ANSWER_WITHIN_SECONDS = 5.0
+MOST_BYTES = 2**20
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "address already in use"
 
@@ -71,6 +74,7 @@ class ControlPlane:
         self._processes: dict[str, Process] = {}
         self._ready: dict[str, Callable[[], bool]] = {}
         self._api_server_port = 0
+        self._etcd_name = f"etcd-{secrets.token_hex(8)}"
 
     def __enter__(self) -> ControlPlane:
         self.start()
@@ -233,12 +237,13 @@ class ControlPlane:
         client, peer = f"http://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{free_port()}"
         return [
             str(self._found(ETCD)),
+            f"--name={self._etcd_name}",
             f"--data-dir={self.directory / 'etcd'}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
+            f"--initial-cluster={self._etcd_name}={peer}",
             "--unsafe-no-fsync",
         ]
 
@@ -272,7 +277,9 @@ class ControlPlane:
         ]
 
     def _etcd_ready(self, port: int) -> bool:
-        return _answers(f"http://{LOOPBACK}:{port}/readyz")
+        # It is asked for its name, since on a port that somebody else was faster to take another etcd may answer.
+        answer = _ask(f"http://{LOOPBACK}:{port}/v3/cluster/member/list", content=b"{}")
+        return self._etcd_name.encode() in answer
 
     def _api_server_ready(self, port: int) -> bool:
         # The server makes its certificate when it starts, and puts the authority's after its own.
@@ -280,11 +287,11 @@ class ControlPlane:
         if not issuer:
             return False
         self.ca_file.write_text(issuer[-1])
-        return _answers(f"https://{LOOPBACK}:{port}/readyz", self.ca_file, self.users[ADMIN].token)
+        return bool(_ask(f"https://{LOOPBACK}:{port}/readyz", self.ca_file, self.users[ADMIN].token))
 
     def _controllers_ready(self) -> bool:
         url = f"{self.server}/api/v1/namespaces/default/serviceaccounts/default"
-        return _answers(url, self.ca_file, self.users[ADMIN].token)
+        return bool(_ask(url, self.ca_file, self.users[ADMIN].token))
 
 
 def _certificates(path: Path) -> list[str]:
@@ -296,14 +303,16 @@ def _certificates(path: Path) -> list[str]:
     return [part + end for part in text.split(end) if part]
 
 
-def _answers(url: str, ca_file: Path | None = None, token: str = "") -> bool:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+def _ask(url: str, ca_file: Path | None = None, token: str = "", content: bytes | None = None) -> bytes:
+    """What a server answers; nothing when it refuses or cannot be reached."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, content, headers)
     try:
         context = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        with opener.open(request, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (OSError, ValueError):
-        return False
+        with opener.open(request, timeout=ANSWER_WITHIN_SECONDS) as answer:
+            return bytes(answer.read(MOST_BYTES))
+    except (OSError, ValueError, HTTPException):
+        return b""

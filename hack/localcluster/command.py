@@ -20,7 +20,7 @@ from locking import locked
 from progress import Progress, say
 
 from .operating import READY, readiness
-from .state import Running, State
+from .state import Operator, Running, State
 
 READY_WITHIN_SECONDS = 300.0
 OPERATOR_WITHIN_SECONDS = 30.0
@@ -68,7 +68,7 @@ def up(state: State, operator: bool, controller_manager: bool) -> int:
             ensure("etcd", "kube-apiserver", "kubectl", *controllers)
             running = start(state, controller_manager)
         if operator:
-            running = start_operator(state, running)
+            running = start_operator(state)
     print(f"export KUBECONFIG={shlex.quote(str(state.kubeconfig))}", flush=True)
     advise_kubectl(running)
     return 0
@@ -98,22 +98,36 @@ def start(state: State, controller_manager: bool) -> Running:
     return running
 
 
-def start_operator(state: State, running: Running) -> Running:
+def start_operator(state: State) -> Running:
     """Has the supervisor start the operator, unless it runs, and waits until it is ready."""
-    if not (running.operator and running.operator.exit_code is None):
+    if not running_operator(state):
         state.operator_wanted.touch()
         wait_for(lambda: not (state.operator_wanted.exists() and state.running()), "the operator to be started")
 
-    def settled() -> bool:
-        now = state.running()
-        return not (now and now.operator and now.operator.exit_code is None) or readiness(now.operator.address) == READY
+    said = ""
 
-    with Progress("starting worklease-operator", "3 s"):
-        wait_for(settled, f"the operator to be ready; its log is {state.operator_log}", OPERATOR_WITHIN_SECONDS)
+    def settled() -> bool:
+        nonlocal said
+        operator = running_operator(state)
+        said = readiness(operator.address) if operator else ""
+        return operator is None or said == READY
+
+    try:
+        with Progress("starting worklease-operator", "3 s"):
+            wait_for(settled, "the operator to be ready", OPERATOR_WITHIN_SECONDS)
+    except SetupError as error:
+        raise SetupError(f"{error}, while the cluster is up. The operator says: {said}. {state.operator_log}") from None
     now = state.running()
-    if not (now and now.operator and now.operator.exit_code is None):
-        raise SetupError(f"the operator ended at once:\n{last_of(state.operator_log)}")
+    if not (now and running_operator(state)):
+        raise SetupError(f"the operator ended at once, while the cluster is up:\n{last_of(state.operator_log)}")
     return now
+
+
+def running_operator(state: State) -> Operator | None:
+    """The operator, when it runs."""
+    running = state.running()
+    operator = running.operator if running else None
+    return operator if operator and operator.exit_code is None else None
 
 
 def status(state: State) -> int:

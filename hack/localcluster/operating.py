@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
 from controlplane import ControlPlane, Process, User, operator_token
@@ -53,5 +54,5 @@ def readiness(address: str) -> str:
             return READY
     except urllib.error.HTTPError as error:
         return f"not ready ({error.read(200).decode(errors='replace').strip()})"
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         return f"no answer ({error})"

@@ -8,9 +8,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
+
+HELD_WITHIN_SECONDS = 5.0
+POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,17 @@ class State:
     def hold(self) -> TextIO | None:
         """Takes the lock for life, with our process id in it; None when a supervisor already holds it."""
         file = self.alive_lock.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
+        deadline_monotonic = time.monotonic() + HELD_WITHIN_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # Those who only ask hold it too, for an instant.
+                if time.monotonic() > deadline_monotonic:
+                    file.close()
+                    return None
+                time.sleep(POLL_SECONDS)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -71,12 +81,12 @@ class State:
     def supervisor_pid(self) -> int | None:
         """The process id of a supervisor that is alive, None when there is none, whatever the file says."""
         try:
-            file = self.alive_lock.open("r+")
+            file = self.alive_lock.open("r")
         except FileNotFoundError:
             return None
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 text = file.read(32).strip()
                 return int(text) if text.isdecimal() else None

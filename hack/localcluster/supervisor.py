@@ -49,15 +49,17 @@ def supervise(plane: ControlPlane, state: State) -> None:
     told: Running | None = None
     try:
         while plane.running() == servers:
-            if state.operator_wanted.exists():
-                if operator is None or operator.told().exit_code is not None:
-                    operator = OperatorProcess(plane, state)
-                state.operator_wanted.unlink()
+            wanted = state.operator_wanted.exists()
+            if wanted and (operator is None or operator.told().exit_code is not None):
+                operator = OperatorProcess(plane, state)
             about_operator = operator.told() if operator else None
             now = Running(os.getpid(), started_time, plane.server, str(plane.kubectl), pids, about_operator)
             if now != told:
                 state.tell(now)
                 told = now
+            if wanted:
+                # Only now, so that whoever waits for this finds the operator told of.
+                state.operator_wanted.unlink(missing_ok=True)
             time.sleep(POLL_SECONDS)
         ended = ", ".join(sorted(set(servers) - set(plane.running())))
         say(f"{ended} ended by itself, so the cluster is stopped")

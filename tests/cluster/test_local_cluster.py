@@ -45,6 +45,12 @@ class Commands:
         out, errors = process.communicate(timeout=WITHIN_SECONDS)
         return process.returncode, out, errors
 
+    def must(self, *arguments: str) -> str:
+        """What it prints on stdout; fails with what it says when it does not succeed."""
+        code, out, errors = self.run(*arguments)
+        assert code == 0, errors
+        return out
+
     def servers(self) -> dict[int, str]:
         """The servers of this cluster that run."""
         return processes_with(str(self.directory))
@@ -61,23 +67,21 @@ def hack_cluster(tmp_path: Path) -> Iterator[Commands]:
 def test_commands_can_be_repeated(hack_cluster: Commands) -> None:
     """`up` twice is one cluster, `status` describes it, `down` twice is none; stdout of `up` is for the shell alone."""
     assert hack_cluster.run("status")[0] == NOT_UP
-    code, line, errors = hack_cluster.run("up")
-    assert code == 0, errors
+    line = hack_cluster.must("up")
     word, assignment = shlex.split(line)
     assert word == "export"
     kubeconfig = Path(assignment.removeprefix("KUBECONFIG="))
     assert Api.from_kubeconfig(kubeconfig).get("/readyz").status == 200
     before = hack_cluster.servers()
-    assert hack_cluster.run("up")[:2] == (0, line)
+    assert hack_cluster.must("up") == line
     assert hack_cluster.servers() == before
-    code, description, _ = hack_cluster.run("status")
-    assert code == 0
+    description = hack_cluster.must("status")
     for told in ("up for 0 h 00 min", str(kubeconfig), "etcd", "kube-apiserver", "operator       not started"):
         assert told in description
-    assert hack_cluster.run("down")[0] == 0
+    hack_cluster.must("down")
     assert not hack_cluster.servers()
     assert not kubeconfig.exists()
-    assert hack_cluster.run("down")[0] == 0
+    hack_cluster.must("down")
 
 
 def test_two_at_once_start_one_cluster(hack_cluster: Commands) -> None:
@@ -91,15 +95,15 @@ def test_two_at_once_start_one_cluster(hack_cluster: Commands) -> None:
 
 def test_crashed_supervisor_is_noticed_also_when_its_process_id_lives_on(hack_cluster: Commands) -> None:
     """A process id in a file proves nothing: after a crash the cluster counts as down, and `up` starts a new one."""
-    assert hack_cluster.run("up", "--no-controller-manager")[0] == 0
+    hack_cluster.must("up", "--no-controller-manager")
     pid_file = hack_cluster.directory / "worklease" / "cluster" / "supervisor.pid"
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
     wait_for(lambda: not hack_cluster.servers(), "the servers to end with their supervisor")
     pid_file.write_text(f"{os.getpid()}\n")
     assert hack_cluster.run("status")[0] == NOT_UP
-    assert hack_cluster.run("down")[0] == 0
-    assert hack_cluster.run("up", "--no-controller-manager")[0] == 0
-    assert hack_cluster.run("status")[0] == 0
+    hack_cluster.must("down")
+    hack_cluster.must("up", "--no-controller-manager")
+    hack_cluster.must("status")
 
 
 def test_interrupted_up_leaves_nothing(hack_cluster: Commands) -> None:
@@ -111,3 +115,17 @@ def test_interrupted_up_leaves_nothing(hack_cluster: Commands) -> None:
     assert process.returncode == 128 + signal.SIGINT
     assert not hack_cluster.servers()
     assert hack_cluster.run("status")[0] == NOT_UP
+
+
+def test_operator_runs_by_its_own_role_and_is_started_again_when_asked(hack_cluster: Commands) -> None:
+    """`up --operator` returns when the operator is ready; one that has ended is told of and can be had again."""
+    line = hack_cluster.must("up", "--operator")
+    assert "operator       ready" in hack_cluster.must("status")
+    (operator,) = [pid for pid, command in hack_cluster.servers().items() if "worklease-operator" in command]
+    os.kill(operator, signal.SIGKILL)
+    wait_for(
+        lambda: "ended with exit code -9: hack/cluster up --operator starts it again" in hack_cluster.must("status"),
+        "the operator's end to be told",
+    )
+    assert hack_cluster.must("up", "--operator") == line
+    assert "operator       ready" in hack_cluster.must("status")

@@ -69,7 +69,7 @@ class Api:
     def from_kubeconfig(cls, path: Path, context: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> Api:
         """The identity of a context of the file, by default the current one."""
         configuration = client.Configuration()
-        load_kube_config(  # type: ignore[no-untyped-call]
+        load_kube_config(
             config_file=str(path), context=context, client_configuration=configuration, persist_config=False
         )
         return cls(configuration, timeout_seconds=timeout_seconds)

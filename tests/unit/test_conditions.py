@@ -78,7 +78,7 @@ def test_the_conditions_of_a_phase_are_true_in_it_alone(phase: Phase, name: Cond
 
 
 CLAIMABLE: dict[str, tuple[Phase, dict[str, Any], dict[str, Any], str, str]] = {
-    **{phase.value: (phase, {}, {}, "True", ConditionReason.FREE) for phase in FREE},
+    **{phase.value: (phase, {}, {}, "True", ConditionReason.FREE) for phase in sorted(FREE)},
     "Held": (Phase.HELD, {}, {}, "False", ConditionReason.HELD),
     "Jeopardy": (Phase.JEOPARDY, {}, {}, "False", ConditionReason.HELD),
     "Completed": (Phase.COMPLETED, {}, {}, "False", "Completed"),

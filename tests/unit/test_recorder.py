@@ -42,7 +42,7 @@ class Recording:
 
     def record(self, uid: str, times: int = 1) -> None:
         for _ in range(times):
-            self.recorder.record("team", "item", uid, NOTICE)
+            self.recorder.record("WorkLease", "team", "item", uid, NOTICE)
 
     @property
     def queued(self) -> int:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worklease.api.fields import STATED_EPOCH_MAX
+from worklease.api.handoff import Handoff, HandoffPhase
 from worklease.api.statements import STATEMENTS, UNRECONCILED, Claim
 from worklease.api.worklease import STANDING, Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol import conditions, history
+from worklease.protocol import handoffs as handoff_rules
 from worklease.protocol.conditions import Stall
 from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339
 from worklease.protocol.observation import Observation
@@ -44,9 +46,18 @@ class _Draft:
     observation: Observation | None
     now: Moment
     floor: int
+    handoffs: tuple[Handoff, ...]
     status: WorkLeaseStatus
     stall: Stall | None = None
     notices: list[Notice] = field(default_factory=list)
+
+    @property
+    def pending_claim(self) -> Claim | None:
+        """The claim that has been neither granted nor refused."""
+        claim, status = self.lease.spec.claim, self.status
+        if claim is None or claim.epoch != status.epoch or claim.id == status.observed_claim_id:
+            return None
+        return claim
 
     def set(self, **fields: Any) -> None:
         self.status = self.status.model_copy(update=fields)
@@ -66,13 +77,20 @@ class _Draft:
         )
 
 
-def decide(lease: WorkLease, observation: Observation | None, now: Moment, *, floor: int = 0) -> Decision:
+def decide(
+    lease: WorkLease,
+    observation: Observation | None,
+    now: Moment,
+    *,
+    floor: int = 0,
+    handoffs: tuple[Handoff, ...] = (),
+) -> Decision:
     """The next status of `lease`.
 
     `observation` is what observe() made of the same object; without one a lease is not timed. `floor` is what the
-    operator adds to the store's revision to make an epoch.
+    operator adds to the store's revision to make an epoch. `handoffs` are those of the item that are open, or lapsed.
     """
-    draft = _Draft(lease, observation, now, floor, lease.status)
+    draft = _Draft(lease, observation, now, floor, handoffs, lease.status)
     for step in _STEPS:
         step(draft)
     draft.set(
@@ -159,8 +177,8 @@ def _lapse(draft: _Draft) -> None:
 
 
 def _claim(draft: _Draft) -> None:
-    claim, status = draft.lease.spec.claim, draft.status
-    if claim is None or claim.epoch != status.epoch or claim.id == status.observed_claim_id:
+    claim, status = draft.pending_claim, draft.status
+    if claim is None:
         return
     refusal = _refusal(claim, status)
     if refusal is not None:
@@ -174,12 +192,27 @@ def _claim(draft: _Draft) -> None:
 def _reservation(draft: _Draft) -> None:
     """A target that did not claim in time loses its reservation."""
     successor = draft.status.successor
-    if successor is None:
+    if successor is None or _untold(successor, draft.handoffs):
         return
     until = parse_rfc3339(successor.until)
     if until is None or until <= draft.now.wall:
         draft.set(successor=None)
         draft.notice(EventReason.RESERVATION_ENDED, f"the target of handoff {successor.handoff} did not claim in time")
+
+
+def _untold(successor: Successor, handoffs: tuple[Handoff, ...]) -> bool:
+    """The handoff does not say yet that it was accepted: until it does, what took effect is not taken back."""
+    return any(h.metadata.uid == successor.handoff_uid and h.status.phase is HandoffPhase.PENDING for h in handoffs)
+
+
+def _reserve(draft: _Draft) -> None:
+    """An accepted handoff takes effect; not on an object that is going away, nor before a claim that is pending."""
+    chosen = handoff_rules.successor(draft.handoffs, draft.status, draft.now)
+    if chosen is None or draft.lease.metadata.deletion_timestamp is not None or draft.pending_claim is not None:
+        return
+    reserved, handoff = chosen
+    draft.set(successor=reserved)
+    draft.notice(EventReason.RESERVED, f"reserved for {reserved.holder_identity} by handoff {handoff.metadata.name}")
 
 
 # A target's claim that could not be granted is judged once more when its reservation has ended: no claim is left over.
@@ -192,6 +225,7 @@ _STEPS: tuple[Callable[[_Draft], None], ...] = (
     _claim,
     _reservation,
     _claim,
+    _reserve,
 )
 
 
@@ -213,7 +247,7 @@ def _grant(draft: _Draft, claim: Claim) -> None:
     epoch, draft.stall = next_epoch(lease, status, draft.floor)
     if epoch is None:
         return
-    reason, message = _why(claim, status, lease)
+    reason, message = _why(claim, status, lease, draft.handoffs)
     if status.phase in STANDING:
         ended = EndReason.HANDED_OVER if reason is GrantReason.HANDOFF else EndReason.RECLAIMED
         draft.set(history=history.closed(lease, status, draft.observation, now, ended, message))
@@ -252,12 +286,14 @@ def _grant(draft: _Draft, claim: Claim) -> None:
     draft.notice(EventReason.GRANTED, f"epoch {epoch} granted to {claim.holder_identity}: {reason.value}")
 
 
-def _why(claim: Claim, status: WorkLeaseStatus, lease: WorkLease) -> tuple[GrantReason, str]:
+def _why(
+    claim: Claim, status: WorkLeaseStatus, lease: WorkLease, handoffs: tuple[Handoff, ...]
+) -> tuple[GrantReason, str]:
     revocation = lease.spec.revocation
     if revocation is not None and revocation.epoch == status.epoch:
         return GrantReason.AFTER_REVOCATION, revocation.reason
     if status.successor is not None and is_successor(claim, status.successor):
-        return GrantReason.HANDOFF, f"handoff {status.successor.handoff}"
+        return GrantReason.HANDOFF, handoff_rules.subject_of(handoffs, status.successor)
     if status.phase in STANDING:
         return GrantReason.RECLAIM, "the holder claimed again"
     return _AFTER.get(status.phase, (GrantReason.FIRST_GRANT, "nobody had held the work"))
@@ -322,6 +358,9 @@ def _wake_at(draft: _Draft) -> float | None:
     seen, status = draft.observation, draft.status
     if seen is not None and seen.epoch == status.epoch and status.phase in STANDING:
         times.append(seen.lapses_at if status.phase is Phase.HELD else seen.expires_at)
-    if status.successor is not None and (until := parse_rfc3339(status.successor.until)) is not None:
-        times.append(draft.now.clock_at(until))
+    successor = status.successor
+    if successor is not None and not _untold(successor, draft.handoffs):
+        until = parse_rfc3339(successor.until)
+        if until is not None:
+            times.append(draft.now.clock_at(until))
     return min(times, default=None)
