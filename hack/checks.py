@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from commands import end_group
-from controlplane import PEOPLE, ControlPlane, ensure, install
-from progress import Progress, say
+from controlplane import PEOPLE
+from onecluster import cluster
+from progress import say
 from tether import tethered
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="use this cluster instead of starting a control plane")
     options, pytest_arguments = parser.parse_known_args(arguments)
     outcomes = [run_step(name, command) for name, command in static_steps().items()]
-    with cluster(options.kubeconfig) as kubeconfig:
-        command = [program("pytest"), "-n", str(WORKERS), "--dist", "worksteal", f"--kubeconfig={kubeconfig}"]
+    with cluster(options.kubeconfig, PEOPLE) as access:
+        command = [program("pytest"), "-n", str(WORKERS), "--dist", "worksteal", f"--kubeconfig={access.kubeconfig}"]
         outcomes.append(run_step("pytest", [*command, *pytest_arguments]))
     print_table(outcomes)
     return 1 if any(outcome.exit_code for outcome in outcomes) else 0
@@ -71,24 +71,6 @@ def executables() -> list[Path]:
 def program(name: str) -> str:
     """A program of the virtual environment."""
     return shutil.which(name, path=str(Path(sys.prefix) / "bin")) or name
-
-
-@contextlib.contextmanager
-def cluster(given: Path | None) -> Iterator[Path]:
-    """The kubeconfig of a cluster with worklease installed: the one given, else one that lives this long."""
-    if given:
-        install(given, ensure("kubectl")["kubectl"])
-        yield given.resolve()
-        return
-    binaries = ensure("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
-    plane = ControlPlane(users=PEOPLE, controller_manager=True, binaries=binaries)
-    try:
-        with Progress("starting a control plane", "6 s"):
-            plane.start()
-            install(plane.kubeconfig, plane.kubectl)
-        yield plane.kubeconfig
-    finally:
-        plane.stop()
 
 
 def run_step(name: str, command: list[str]) -> Outcome:

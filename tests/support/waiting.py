@@ -18,3 +18,8 @@ def wait_for(condition: Callable[[], T], what: str, within_seconds: float = WITH
             raise AssertionError(f"waited {within_seconds:g} s for {what}; the last answer was {answer!r}")
         time.sleep(POLL_SECONDS)
     return answer
+
+
+def pass_time(seconds: float) -> None:
+    """Lets time pass in which something must not happen, or must be too late: the time itself is the input."""
+    time.sleep(seconds)

@@ -35,6 +35,9 @@ class Policy:
 
     def manifests(self, group: str, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """The policy and its binding, less the checks named in `without`: how a test shows that each is needed."""
+        validations = [_validation(check) for check in self.checks if check.name not in without]
+        if not validations:
+            return
         metadata = {"name": f"{self.name}.{group}"}
         matched = {
             "apiGroups": [group],
@@ -47,7 +50,7 @@ class Policy:
             "failurePolicy": "Fail",
             "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [matched]},
             "variables": [{"name": name, "expression": cel} for name, cel in self.variables.items()],
-            "validations": [_validation(check) for check in self.checks if check.name not in without],
+            "validations": validations,
         }
         yield {"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
         yield {

@@ -1,11 +1,11 @@
 """The CustomResourceDefinitions, made from the models and their rules."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from worklease.api import handoff, statements, worklease
+from worklease.api import handoff, worklease
 from worklease.api.cel import Rule, validations
 from worklease.api.fields import structural
 
@@ -14,32 +14,33 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 
-def worklease_crd(without: Collection[str] = ()) -> dict[str, Any]:
-    """The CRD of WorkLease, less the checks named in `without` (how a test shows that a check is needed)."""
-    status = _decided(structural(worklease.WorkLeaseStatus), {"phase": "Available", "epoch": 0})
-    rules = validations([worklease.STATUS_RULE], without)
-    if rules:
-        status["x-kubernetes-validations"] = rules
+def worklease_crd(without: Collection[str] = (), group: str = GROUP) -> dict[str, Any]:
+    """The CRD of WorkLease, less the checks named in `without`.
+
+    A test shows that a check is needed by leaving it out, in a `group` of its own beside the real one.
+    """
     return _crd(
+        group=group,
         model=worklease.WorkLease,
         short_name="wl",
         spec=structural(worklease.WorkLeaseSpec),
-        status=status,
-        rules=statements.RULES,
+        status=_decided(structural(worklease.WorkLeaseStatus), {"phase": "Available", "epoch": 0}),
+        rules=worklease.RULES,
         without=without,
         columns=worklease.COLUMNS,
         selectable=worklease.SELECTABLE,
     )
 
 
-def handoff_crd(without: Collection[str] = ()) -> dict[str, Any]:
-    """The CRD of Handoff, less the checks named in `without`."""
+def handoff_crd(without: Collection[str] = (), group: str = GROUP) -> dict[str, Any]:
+    """The CRD of Handoff, less the checks named in `without`, in this `group`."""
     return _crd(
+        group=group,
         model=handoff.Handoff,
         short_name="ho",
         spec=structural(handoff.HandoffSpec),
         status=_decided(structural(handoff.HandoffStatus), {"phase": "Pending"}),
-        rules=handoff.RULES,
+        rules={"": handoff.RULES},
         without=without,
         columns=handoff.COLUMNS,
         selectable=handoff.SELECTABLE,
@@ -59,13 +60,21 @@ def _drop_defaults(node: Any) -> None:
             _drop_defaults(value)
 
 
+def _at(schema: dict[str, Any], level: str) -> dict[str, Any]:
+    """The schema of a level below: `spec.effects.items` are the items of the list spec.effects."""
+    for name in filter(None, level.split(".")):
+        schema = schema["items"] if name == "items" else schema["properties"][name]
+    return schema
+
+
 def _crd(
     *,
+    group: str,
     model: type[BaseModel],
     short_name: str,
     spec: dict[str, Any],
     status: dict[str, Any],
-    rules: Iterable[Rule],
+    rules: Mapping[str, Iterable[Rule]],
     without: Collection[str],
     columns: list[dict[str, Any]],
     selectable: Iterable[str],
@@ -83,14 +92,16 @@ def _crd(
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": validations(rules, without),
     }
+    for level, of_level in rules.items():
+        if entries := validations(of_level, without):
+            _at(schema, level)["x-kubernetes-validations"] = entries
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {
                 "kind": kind,
@@ -98,7 +109,7 @@ def _crd(
                 "plural": plural,
                 "singular": kind.lower(),
                 "shortNames": [short_name],
-                "categories": ["worklease"],
+                "categories": ["worklease-all"],  # not "worklease": kubectl would take the kind's name for the category
             },
             "versions": [
                 {

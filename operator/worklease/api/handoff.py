@@ -159,6 +159,16 @@ class Handoff(Part):
     spec: HandoffSpec
     status: HandoffStatus = HandoffStatus()
 
+    @property
+    def key(self) -> str:
+        """namespace/name of the handoff."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def lease_key(self) -> str:
+        """namespace/name of the WorkLease."""
+        return f"{self.metadata.namespace}/{self.spec.work_lease_name}"
+
 
 def _same(name: str) -> str:
     now, stored = f"self.spec.{name}", f"oldSelf.spec.{name}"

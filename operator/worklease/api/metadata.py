@@ -10,8 +10,6 @@ from worklease.api.cel import Check
 
 LABELS_MAX = 32
 """How many labels a new object may have."""
-NAME_MAX = 253
-"""The length of generateName, which the API server does not limit."""
 LAST_APPLIED_MAX = 8192
 """Characters of kubectl's annotation on a new object; etcd stores up to six bytes for each."""
 MANAGED_FIELDS_MAX = 131072
@@ -39,21 +37,26 @@ def _spec(entry: str) -> str:
     return f"{entry}.?fieldsV1[?'f:spec'].orValue({{}})"
 
 
-_EFFECT_ALONE = (
-    "n.manager.startsWith('effect-') && n.fieldsV1.all(part, part == 'f:spec')"
-    f" && {_spec('n')}.all(key, key == 'f:effects'"
-    f" && {_spec('n')}[key].all(effect, effect == 'k:{{\"id\":\"' + n.manager.substring(7) + '\"}}'))"
+_MANAGER = "n.?manager.orValue('')"
+_STATEMENT_ALONE = (
+    f"{_MANAGER} in variables.statements && n.?fieldsV1 == optional.of({{'f:spec': {{'f:' + {_MANAGER}: {{}}}}}})"
 )
-_STATEMENT_ALONE = "n.manager in variables.statements && n.fieldsV1 == {'f:spec': {'f:' + n.manager: {}}}"
+# Only of effects that exist: the number of managers stays bounded, and with it what these checks may cost.
+_EFFECT_ALONE = (
+    f"{_MANAGER}.startsWith('effect-') && {_MANAGER}.substring(7) in variables.effectIDs"
+    " && n.?fieldsV1.orValue({}).all(part, part == 'f:spec')"
+    f" && {_spec('n')}.all(key, key == 'f:effects'"
+    f" && {_spec('n')}[key].all(effect, effect == 'k:{{\"id\":\"' + {_MANAGER}.substring(7) + '\"}}'))"
+)
 # The new entry may have lost statements to somebody who said them anew, and has lost nothing else.
 _SAME_MANAGER = (
-    "n.manager == o.manager && n.fieldsV1[?'f:metadata'] == o.fieldsV1[?'f:metadata']"
+    "n.?manager == o.?manager && n.?fieldsV1[?'f:metadata'] == o.?fieldsV1[?'f:metadata']"
     f" && {_spec('n')}.all(key, key in {_spec('o')}"
     f" && (key != 'f:effects' || {_spec('n')}[key].all(effect, effect in {_spec('o')}[key])))"
     f" && {_spec('o')}.all(key, key in {_spec('n')} || key.substring(2) in variables.statements)"
 )
 _OWNS_STATEMENTS_ONLY = (
-    f"!('f:metadata' in o.fieldsV1) && {_spec('o')}.all(key, key.substring(2) in variables.statements)"
+    f"!('f:metadata' in o.?fieldsV1.orValue({{}})) && {_spec('o')}.all(key, key.substring(2) in variables.statements)"
 )
 
 
@@ -63,6 +66,7 @@ def variables(statements: tuple[str, ...]) -> dict[str, str]:
     return {
         "statements": "[" + ", ".join(f"'{name}'" for name in statements) + "]",
         "described": f"oldObject == null || ({untouched(*described)} && !has(object.metadata.selfLink))",
+        "effectIDs": "object.spec.?effects.orValue([]).map(effect, effect.id)",
         "applied": _applied("object"),
         "appliedBefore": _applied("oldObject"),
         "steady": f"oldObject == null || {_managed('object')} == {_managed('oldObject')}",
@@ -94,23 +98,24 @@ CHECKS = (
         "oldObject.metadata.?generateName.orValue('')))",
         "generateName and selfLink are not changed",
     ),
+    # The authorizer first: however much there is to compare, it stops nobody who may put it in order.
     Check(
         "managers.statements",
-        f"variables.steady || variables.applied.all(n, ({_STATEMENT_ALONE}) || ({_EFFECT_ALONE})"
-        f" || variables.appliedBefore.exists(o, {_SAME_MANAGER})) || {may(DELETE)}",
+        f"variables.steady || {may(DELETE)} || variables.applied.all(n, ({_STATEMENT_ALONE}) || ({_EFFECT_ALONE})"
+        f" || variables.appliedBefore.exists(o, {_SAME_MANAGER}))",
         "who may not delete applies one statement at a time, with its name as the field manager: renewal, effect-ID",
     ),
     Check(
         "managers.kept",
-        "variables.steady || (size(object.metadata.?managedFields.orValue([])) > 0"
+        f"variables.steady || {may(DELETE)} || (size(object.metadata.?managedFields.orValue([])) > 0"
         f" && variables.appliedBefore.all(o, ({_OWNS_STATEMENTS_ONLY})"
-        f" || variables.applied.exists(n, {_SAME_MANAGER}))) || {may(DELETE)}",
+        f" || variables.applied.exists(n, {_SAME_MANAGER})))",
         "managedFields are not reset, and keep what others have applied, except by those who may delete",
     ),
     Check(
         "managers.size",
-        "variables.steady || size('%s'.format([object.metadata.?managedFields.orValue([])])) <= "
-        f"{MANAGED_FIELDS_MAX} || {may(DELETE)}",
+        f"variables.steady || {may(DELETE)}"
+        f" || size('%s'.format([object.metadata.?managedFields.orValue([])])) <= {MANAGED_FIELDS_MAX}",
         "metadata.managedFields is too large: have it reset by somebody who may delete",
     ),
     Check(
@@ -122,12 +127,11 @@ CHECKS = (
     Check(
         "creation.size",
         f"oldObject != null || (size(object.metadata.?labels.orValue({{}})) <= {LABELS_MAX}"
-        f" && size(object.metadata.?generateName.orValue('')) <= {NAME_MAX}"
         " && object.metadata.?annotations.orValue({}).all(key, "
         f"key == '{LAST_APPLIED}' && size(object.metadata.annotations[key]) <= {LAST_APPLIED_MAX})"
         " && size(object.metadata.?managedFields.orValue([])) <= 1 && size('%s'.format("
         f"[object.metadata.?managedFields.orValue([])])) <= {MANAGED_FIELDS_MAX}) || {may(DELETE)}",
-        f"a new object has at most {LABELS_MAX} labels, a generateName of {NAME_MAX} characters, no annotation but a "
-        f"last-applied one of {LAST_APPLIED_MAX}, and no managedFields: more is written by those who may delete",
+        f"a new object has at most {LABELS_MAX} labels, no annotation but a last-applied one of {LAST_APPLIED_MAX} "
+        "characters, and no managedFields: more is written by those who may delete",
     ),
 )

@@ -24,10 +24,10 @@ def _renewal_owners(where: str) -> str:
     return f"{where}.metadata.?managedFields.orValue([]).filter(f, {owns})"
 
 
-HOLDS = "oldObject.status.?holderIdentity.orValue('') == variables.user && " + own(
+HOLDS = "oldObject.status.?holderIdentity == optional.of(variables.user) && " + own(
     "oldObject.status.?instance.orValue('')"
 )
-SENDS = "object.spec.?from.orValue('') == variables.user && " + own("object.spec.?fromInstance.orValue('')")
+SENDS = "object.spec.?from == optional.of(variables.user) && " + own("object.spec.?fromInstance.orValue('')")
 RECEIVES = (
     "object.spec.to.holderIdentity == variables.user"
     f" && (!has(object.spec.to.instance) || {own('object.spec.to.instance')})"
@@ -83,13 +83,14 @@ WORKLEASE_CHECKS = (
         "a new work item has no history: its first claim names epoch 0; to restore what was said before needs the "
         "verb configure",
     ),
-    Check(
-        "renewal.time",
-        f"oldObject == null || !({HELD}) || !has(oldObject.spec.renewal) || !({unsaid('renewal')}) || variables.holds"
-        f" || {_renewal_owners('oldObject')}.all(o, {_renewal_owners('object')}.exists(f, "
-        f"f.?time.orValue('') >= o.?time.orValue(''))) || {may(REVOKE)}",
-        "the server's time of the last renewal would be lost or go back: leave managedFields alone, and try again",
-    ),
+)
+# Who has the verb delete may change metadata, but the time of a renewal only whoever could end the tenure anyway.
+RENEWAL_TIME = Check(
+    "renewal.time",
+    f"oldObject == null || !({HELD}) || !has(oldObject.spec.renewal) || !({unsaid('renewal')}) || variables.holds"
+    f" || {_renewal_owners('oldObject')}.all(o, {_renewal_owners('object')}.exists(f, "
+    f"f.?time.orValue('') >= o.?time.orValue(''))) || {may(REVOKE)}",
+    "the server's time of the last renewal would be lost or go back: leave managedFields alone, and try again",
 )
 # A namespace that is being deleted takes its work along; who may delete a namespace is not for us to say.
 DELETION_CHECKS = (
@@ -129,7 +130,7 @@ POLICIES = (
         variables=CALLER
         | {"holds": HOLDS, "claims": f"has(object.spec.claim) && !({unsaid('claim')})"}
         | metadata.variables(STATEMENTS),
-        checks=WORKLEASE_CHECKS + metadata.CHECKS,
+        checks=(*WORKLEASE_CHECKS, *metadata.CHECKS, RENEWAL_TIME),
     ),
     Policy("workleases-deletion", resource="workleases", operations=("DELETE",), variables={}, checks=DELETION_CHECKS),
     Policy(
@@ -137,7 +138,7 @@ POLICIES = (
         resource="handoffs",
         operations=WRITES,
         variables=CALLER | {"sends": SENDS} | metadata.variables(("response",)),
-        checks=HANDOFF_CHECKS + metadata.CHECKS,
+        checks=(*HANDOFF_CHECKS, *metadata.CHECKS),
     ),
 )
 

@@ -8,7 +8,7 @@ whole, and has one owner in managedFields.
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from worklease.api.cel import Check, Rule
 from worklease.api.fields import (
@@ -95,18 +95,7 @@ class Claim(Part):
     refuses it (status.observedClaimID is its id). A new claim needs a fresh id; the same id means the same claim.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-map-type": "atomic",
-            "x-kubernetes-validations": [
-                {
-                    "rule": "self.id != oldSelf.id || self == oldSelf",
-                    "message": "a claim is not edited: a new one needs a fresh id",
-                    "reason": "FieldValueForbidden",
-                }
-            ],
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
     epoch: Annotated[SeenEpoch, Field(description="status.epoch as the claimant saw it; 0 for the first claim.")]
     id: Annotated[Identifier, Field(description="Made up by the claimant, different for each claim (a UUID).")]
@@ -127,6 +116,15 @@ class Claim(Part):
     purpose: Annotated[Reason, Field(description="What the claimant is going to do, for people who read the history.")]
 
 
+CLAIM_ITSELF = Rule(
+    checks=(
+        Check(
+            "claim.edited",
+            "self.id != oldSelf.id || self == oldSelf",
+            "a claim is not edited: a new one needs a fresh id",
+        ),
+    )
+)
 CLAIM = Rule(
     field_path=".spec.claim",
     unless=f"(has({SPEC}.claim) ? has({STORED}.claim) && {SPEC}.claim.id == {STORED}.claim.id : !has({STORED}.claim))",
@@ -335,29 +333,35 @@ class EffectState(StrEnum):
 
 UNRECONCILED = frozenset({EffectState.ATTEMPTED, EffectState.UNKNOWN})
 
-EFFECT_RULES: list[JsonValue] = [
-    {
-        "rule": "self.epoch == oldSelf.epoch && self.recipient == oldSelf.recipient && self.action == oldSelf.action"
-        " && has(self.digest) == has(oldSelf.digest) && (!has(self.digest) || self.digest == oldSelf.digest)",
-        "message": "what an effect is never changes; only its state moves",
-        "reason": "FieldValueForbidden",
-    },
-    {
-        "rule": "self.state == oldSelf.state"
-        " || (oldSelf.state == 'Attempted' && self.state in ['Succeeded', 'Failed', 'Unknown'])"
-        " || (oldSelf.state == 'Unknown' && self.state in ['Succeeded', 'Failed', 'Compensated'])"
-        " || (oldSelf.state == 'Succeeded' && self.state == 'Compensated')",
-        "message": "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed"
-        " or Compensated, from Succeeded to Compensated",
-        "reason": "FieldValueForbidden",
-    },
-]
+EFFECT_ITSELF = (
+    Rule(
+        checks=(
+            Check(
+                "effect.same",
+                "self.epoch == oldSelf.epoch && self.recipient == oldSelf.recipient && self.action == oldSelf.action"
+                " && has(self.digest) == has(oldSelf.digest) && (!has(self.digest) || self.digest == oldSelf.digest)",
+                "what an effect is never changes; only its state moves",
+            ),
+        )
+    ),
+    Rule(
+        checks=(
+            Check(
+                "effect.forward",
+                "self.state == oldSelf.state"
+                " || (oldSelf.state == 'Attempted' && self.state in ['Succeeded', 'Failed', 'Unknown'])"
+                " || (oldSelf.state == 'Unknown' && self.state in ['Succeeded', 'Failed', 'Compensated'])"
+                " || (oldSelf.state == 'Succeeded' && self.state == 'Compensated')",
+                "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed"
+                " or Compensated, from Succeeded to Compensated",
+            ),
+        )
+    ),
+)
 
 
 class Effect(Part):
     """Something done outside under the lease, logged as Attempted before it is sent and reconciled after."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": EFFECT_RULES})
 
     id: Annotated[Identifier, Field(description="Made up by the holder; a good idempotency key for the recipient.")]
     epoch: Annotated[StatedEpoch, Field(description="The epoch under which it was attempted.")]

@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field
 
+from worklease.api import statements
 from worklease.api.cel import INVALID, Check, Rule
 from worklease.api.fields import (
     EFFECTS_MAX,
@@ -37,19 +38,26 @@ DEFAULT_LEASE_SECONDS = 600
 DEFAULT_JEOPARDY_SECONDS = 30
 LeaseSeconds = Annotated[int, Field(ge=10, le=86400, json_schema_extra={"format": "int32"})]
 JeopardySeconds = Annotated[int, Field(ge=0, le=3600, json_schema_extra={"format": "int32"})]
-IMMUTABLE: JsonValue = {"rule": "self == oldSelf", "message": "work is immutable", "reason": "FieldValueForbidden"}
+WORK_ITSELF = Rule(checks=(Check("work.immutable", "self == oldSelf", "work is immutable"),))
 
 
 class Phase(StrEnum):
     """Where the work item stands. Available, Expired, Released and Revoked are free: anybody may claim."""
 
     AVAILABLE = "Available"
+    """Nobody has held the work."""
     HELD = "Held"
+    """Somebody holds the work, and may cause effects."""
     JEOPARDY = "Jeopardy"
+    """The lease has lapsed: its holder may still renew, but causes no effects, and nobody else may have the work."""
     EXPIRED = "Expired"
+    """The last holder did not renew in time."""
     RELEASED = "Released"
+    """The last holder gave the work back."""
     REVOKED = "Revoked"
+    """An administrator ended the last tenure."""
     COMPLETED = "Completed"
+    """The work is done: nothing more is said about it, unless an administrator revokes the completion."""
 
 
 FREE = frozenset({Phase.AVAILABLE, Phase.EXPIRED, Phase.RELEASED, Phase.REVOKED})
@@ -58,8 +66,6 @@ STANDING = frozenset({Phase.HELD, Phase.JEOPARDY})
 
 class Work(Part):
     """Which work this is, in the words of the system that it comes from. Immutable."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [IMMUTABLE]})
 
     type: Annotated[str, text(63, minimum=1, pattern=r"^[!-~]+$"), Field(description="The kind of work.")]
     id: Annotated[ObjectName, Field(description="The work's id in the system that it comes from.")]
@@ -236,6 +242,14 @@ STATUS_RULE = Rule(
         ),
     ),
 )
+RULES = {
+    "": statements.RULES,
+    "spec.work": (WORK_ITSELF,),
+    "spec.claim": (statements.CLAIM_ITSELF,),
+    "spec.effects.items": statements.EFFECT_ITSELF,
+    "status": (STATUS_RULE,),
+}
+"""Every rule, by the level at which it stands: it sees that level and what is below."""
 
 
 class Metadata(Part):
@@ -245,7 +259,9 @@ class Metadata(Part):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    generation: int | None = None
 
 
 class WorkLease(Part):

@@ -24,9 +24,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+def _leave_out_attempts(record: logging.LogRecord) -> bool:
+    """kopf tells each of its attempts; that the API server cannot be reached is said by us, and once."""
+    return not (record.name.startswith("kopf.") and str(record.msg).startswith("Request attempt"))
+
+
 def configure(form: str, level: str) -> None:
     """Send everything to stderr as `form` ("text" or "json") from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_leave_out_attempts)
     handler.setFormatter(
         JsonFormatter() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from worklease.api.handoff import HandoffPhase
 from worklease.api.worklease import Phase
 from worklease.controller.view import View
 from worklease.protocol.reasons import EndReason, GrantReason, RefusalReason
@@ -33,11 +34,14 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(_Phases(view))
         registry = self.registry
-        self.events = Counter("worklease_watch_events", "Watch events of WorkLeases.", registry=registry)
+        self.events = Counter("worklease_watch_events", "Watch events by kind.", ["kind"], registry=registry)
         self.grants = Counter("worklease_grants", "Grants by reason.", ["reason"], registry=registry)
         self.ends = Counter("worklease_tenure_ends", "Ends of tenures by reason.", ["reason"], registry=registry)
         self.refusals = Counter(
             "worklease_claim_refusals", "Claims that the operator refused, by reason.", ["reason"], registry=registry
+        )
+        self.handoffs = Counter(
+            "worklease_handoffs", "Handoffs by the phase that they came into.", ["phase"], registry=registry
         )
         self.swaps = Counter(
             "worklease_swaps", "Status swaps by result: won, lost, gone, failed.", ["result"], registry=registry
@@ -74,5 +78,7 @@ class Metrics:
             self.ends.labels(end.value)
         for refusal in RefusalReason:
             self.refusals.labels(refusal.value)
+        for phase in HandoffPhase:
+            self.handoffs.labels(phase.value)
         for result in ("won", "lost", "gone", "failed"):
             self.swaps.labels(result)

@@ -6,16 +6,17 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from worklease import __version__
 from worklease.controller import probes, watch
 from worklease.controller.clock import WatchClock
+from worklease.controller.kinds import Kinds
 from worklease.controller.metrics import Metrics
-from worklease.controller.reconciler import WORKERS, Reconciler, Settings
+from worklease.controller.pulse import Pulse
+from worklease.controller.reconciler import Settings
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View
-from worklease.errors import ApiError
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 from worklease.kube.swap import path_of
@@ -23,7 +24,10 @@ from worklease.kube.swap import path_of
 logger = logging.getLogger(__name__)
 
 HEALTH_CHECK_SECONDS = 0.5
-REACHABLE_CHECK_SECONDS = 10.0
+PAUSED_SECONDS = 1.0
+"""A check that comes later than this was held up on this side: nobody has been listening."""
+STUCK_SECONDS = 15.0
+"""After this long without a watch, or a list on the way to one, although the API server answers: start again."""
 DEAF_SECONDS = 300.0
 """After this long without a watch although the API server answers, the process is better started anew."""
 RESTART_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -51,8 +55,8 @@ class Operator:
         self.port: int | None = None
         self._on_started = on_started
         self._health = watch.WatchHealth()
-        self._health.expected = max(1, len(options.namespaces))
-        self._reachable_at: float | None = None
+        self._health.expected = len(watch.KINDS) * max(1, len(options.namespaces))
+        self._pulse: Pulse | None = None
         self._trouble = "the watch has not been opened yet"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -63,7 +67,9 @@ class Operator:
             clock.stop(time.monotonic())
             metrics = Metrics(view)
             recorder = Recorder(session, metrics.events_dropped)
-            reconciler = Reconciler(session, clock, view, metrics, recorder, self.options.settings)
+            namespaces = self.options.namespaces
+            pulse = self._pulse = Pulse(session, path_of(namespaces[0] if namespaces else ""))
+            kinds = Kinds(session, pulse, clock, view, metrics, recorder, self.options.settings)
             runner = await probes.serve(
                 self.options.host,
                 self.options.port,
@@ -76,15 +82,14 @@ class Operator:
             try:
                 # These exist before kopf starts: kopf ends every task that came after its own start.
                 async with asyncio.TaskGroup() as group:
-                    jobs = [group.create_task(reconciler.work()) for _ in range(WORKERS)]
-                    jobs.append(group.create_task(reconciler.keep_deadlines()))
-                    jobs.append(group.create_task(reconciler.resync(self.options.namespaces)))
+                    jobs = [group.create_task(job) for job in kinds.jobs(namespaces)]
                     jobs.append(group.create_task(recorder.run()))
-                    jobs.append(group.create_task(self._keep_clock(session, clock, metrics, reconciler)))
-                    await self._keep_watching(session, metrics, reconciler, stop)
+                    jobs.append(group.create_task(pulse.keep()))
+                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, kinds)))
+                    await self._keep_watching(session, metrics, kinds, stop)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_SECONDS):
-                            await reconciler.drain()
+                            await kinds.drain()
                     await recorder.flush(FLUSH_SECONDS)
                     for job in jobs:
                         job.cancel()
@@ -92,19 +97,20 @@ class Operator:
                 await runner.cleanup()
 
     # ----------------------------------------------------------------------------------------------------- watching
-    async def _keep_watching(
-        self, session: Session, metrics: Metrics, reconciler: Reconciler, stop: asyncio.Event
-    ) -> None:
-        def see(raw: dict[str, Any]) -> None:
-            metrics.events.inc()
-            reconciler.see(raw)
-
+    async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
-            handlers = watch.registry(session, self._health, see, reconciler.forget)
             started_at = time.monotonic()
             try:
-                await watch.watch(handlers, self.options.namespaces, stop, self._on_started)
+                await watch.watch(
+                    session,
+                    self._health,
+                    kinds.by_plural,
+                    self.options.namespaces,
+                    stop,
+                    on_started=self._on_started,
+                    stuck=partial(self._stuck, started_at),
+                )
                 return
             except asyncio.CancelledError:
                 raise
@@ -123,45 +129,46 @@ class Operator:
                 async with asyncio.timeout(delay):
                     await stop.wait()
 
-    async def _keep_clock(self, session: Session, clock: WatchClock, metrics: Metrics, reconciler: Reconciler) -> None:
-        """Stop the clock while the watch is down; learn whether the server could be reached meanwhile."""
-        checked_at = 0.0
+    def _stuck(self, started_at: float) -> bool:
+        closed_at = self._health.closed_at
+        if closed_at is None or self._pulse is None or not self._pulse.beats():
+            return False
+        return time.monotonic() - max(started_at, closed_at, self._health.progress_at) > STUCK_SECONDS
+
+    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds) -> None:
+        """Stop the clock while the watch is down or the store does not answer."""
+        checked_at = time.monotonic()
         while True:
             await asyncio.sleep(HEALTH_CHECK_SECONDS)
+            late = time.monotonic() - checked_at - HEALTH_CHECK_SECONDS
+            checked_at = time.monotonic()
+            if late > PAUSED_SECONDS:
+                self._health.excuse(late)
+                pulse.excuse(late)
             metrics.watch_age.set(self._health.age_seconds())
-            since = self._health.blind_since()
+            unseen, unanswered = self._health.blind_since(), pulse.silent_since()
+            since = min((at for at in (unseen, unanswered) if at is not None), default=None)
             if since is None and self._health.closed_at is None and clock.blind:
                 blind = clock.resume()
                 metrics.watch_blind.inc(blind)
-                logger.info("the watch sees; every deadline is %.1f s later", blind)
-                reconciler.clock_resumed()
+                logger.info("leases are timed again; every deadline is %.1f s later", blind)
+                kinds.clock_resumed()
             elif since is not None and not clock.blind:
                 clock.stop(since)
-                logger.warning("the watch is down; no lease lapses until it is back")
-            if since is not None and time.monotonic() - checked_at > REACHABLE_CHECK_SECONDS:
-                checked_at = time.monotonic()
-                await self._try_to_reach(session)
-
-    async def _try_to_reach(self, session: Session) -> None:
-        namespace = self.options.namespaces[0] if self.options.namespaces else ""
-        try:
-            await session.request("GET", path_of(namespace) + "?limit=1", timeout_seconds=5.0)
-            self._reachable_at = time.monotonic()
-        except ApiError as error:
-            self._trouble = f"workleases cannot be listed: {error}"
-            logger.warning("workleases cannot be listed: %s", error)
+                what = "the watch is down" if unanswered is None else "the API server does not answer"
+                logger.warning("%s; no lease lapses until it is back", what)
 
     # ------------------------------------------------------------------------------------------------------- probes
     def _unhealthy(self) -> str | None:
         since = self._health.blind_since()
-        if since is None or self._reachable_at is None:
+        if since is None or self._pulse is None or not self._pulse.beats():
             return None
-        now = time.monotonic()
-        if now - since > DEAF_SECONDS and now - self._reachable_at < DEAF_SECONDS:
-            return f"no watch for {now - since:.0f} s although the API server answers"
-        return None
+        deaf = time.monotonic() - since
+        return f"no watch for {deaf:.0f} s although the API server answers" if deaf > DEAF_SECONDS else None
 
     def _unready(self) -> str | None:
-        if not self._health.ever_open or self._health.blind_since() is not None:
-            return self._trouble
+        pulse = self._pulse
+        silent = pulse is not None and pulse.silent_since() is not None
+        if not self._health.ever_open or self._health.blind_since() is not None or silent:
+            return pulse.trouble if pulse is not None and pulse.trouble is not None else self._trouble
         return None

@@ -4,20 +4,21 @@ Every object is settled by one worker at a time. The swap is the safety: whateve
 written only over exactly what the decision was made from.
 """
 
-import asyncio
 import logging
-import random
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
+from worklease.api.handoff import Handoff
 from worklease.api.worklease import WorkLease
 from worklease.controller import stalls
+from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
-from worklease.controller.deadlines import Deadlines
 from worklease.controller.metrics import Metrics
+from worklease.controller.pulse import Pulse
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import Entry, View, version_of
 from worklease.errors import ApiError, Conflict, NotFound, Refused
@@ -34,9 +35,6 @@ OTHERS_HEAD_START_SECONDS = 0.25
 """How long a replica waits with the objects of another one: what a dead replica costs, and why two do not fight."""
 CONFLICTS_BEFORE_TESTS = 2
 CONFLICTS_MAX = 20
-RETRY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-TOO_LARGE_RETRY_SECONDS = 60.0
-RESYNC_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,10 @@ class Settings:
     replicas: int = 1
     trust_server_times: bool = True
 
+    def head_start_seconds(self, uid: str) -> float:
+        """How long this replica leaves an object to another one."""
+        return 0.0 if zlib.crc32(uid.encode()) % self.replicas == self.ordinal else OTHERS_HEAD_START_SECONDS
+
 
 class Reconciler:
     """Holds the view, the deadlines and the queue of what is to be settled."""
@@ -55,52 +57,54 @@ class Reconciler:
     def __init__(
         self,
         session: Session,
+        pulse: Pulse,
         clock: WatchClock,
         view: View,
         metrics: Metrics,
         recorder: Recorder,
         settings: Settings,
+        handoffs_of: Callable[[WorkLease], tuple[Handoff, ...]],
+        on_change: Callable[[WorkLease], None],
     ) -> None:
+        """`handoffs_of` are those that a decision on a lease takes into account; `on_change` hears of each lease."""
+        self._handoffs_of = handoffs_of
+        self._on_change = on_change
         self._session = session
+        self._pulse = pulse
         self._clock = clock
         self._view = view
         self._metrics = metrics
         self._recorder = recorder
         self._settings = settings
-        self._deadlines = Deadlines()
-        self._deadline_moved = asyncio.Event()
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._queued: set[str] = set()
-        self._settling: set[str] = set()
-        self._again: set[str] = set()
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._due_at: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds)
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
     # ------------------------------------------------------------------------------------------------------- seeing
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of an object as the server has it, and act if it asks for that."""
+        self._metrics.events.labels("WorkLease").inc()
         entry = self._take(raw)
-        if entry is None:
-            return
+        if entry is not None:
+            self._consider(entry)
+
+    def reconsider(self, key: str) -> None:
+        """Something else that bears on the lease namespace/name has changed."""
+        entry = self._view.by_key(key)
+        if entry is not None:
+            self._consider(entry)
+
+    def _consider(self, entry: Entry) -> None:
         decision = self._decide(entry)
         if decision.status is None:
-            self._wake(entry.uid, decision.wake_at)
-        elif self._is_ours(entry.uid):
-            self._enqueue(entry.uid)
+            self.agenda.at(entry.uid, decision.wake_at)
         else:
-            self._wake(entry.uid, self._clock.seconds() + OTHERS_HEAD_START_SECONDS)
+            self.agenda.now(entry.uid)
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
         self._view.drop(uid)
-        self._deadlines.drop(uid)
-        self._due_at.pop(uid, None)
-        self._failures.pop(uid, None)
         self._unreadable.pop(uid, None)
+        self.agenda.forget(uid)
 
     def _take(self, raw: dict[str, Any]) -> Entry | None:
         """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
@@ -112,6 +116,7 @@ class Reconciler:
         if entry is not None:
             self._unreadable.pop(uid, None)
             self._view.put(entry)
+            self._on_change(entry.lease)
         return entry
 
     def _entry(self, raw: dict[str, Any]) -> Entry | None:
@@ -133,86 +138,36 @@ class Reconciler:
         known = self._unreadable.get(uid)
         if known is not None and version <= known.version:
             return
+        explanation = stalls.explain(error)
+        said = known is not None and known.said and known.explanation == explanation
         self.forget(uid)
-        self._unreadable[uid] = stalls.Unreadable(version, raw, stalls.explain(error))
-        self._enqueue(uid)
+        self._unreadable[uid] = stalls.Unreadable(version, raw, explanation, said)
+        self.agenda.now(uid)
 
     def _decide(self, entry: Entry) -> Decision:
-        return decide(entry.lease, entry.observation, self._clock.moment(), floor=self._settings.floor)
-
-    def _is_ours(self, uid: str) -> bool:
-        return zlib.crc32(uid.encode()) % self._settings.replicas == self._settings.ordinal
-
-    # ------------------------------------------------------------------------------------------------------ waiting
-    def _wake(self, uid: str, at: float | None) -> None:
-        if self._deadlines.set(uid, at):
-            self._deadline_moved.set()
-
-    def clock_resumed(self) -> None:
-        """The clock runs again: wait anew."""
-        self._deadline_moved.set()
-
-    async def keep_deadlines(self) -> None:
-        """Queue each lease when it is due, for as long as the operator runs."""
-        while True:
-            self._deadline_moved.clear()
-            for uid, due_at in self._deadlines.pop_due(self._clock.seconds()):
-                self._due_at[uid] = due_at
-                self._enqueue(uid)
-            next_at = self._deadlines.next_at()
-            timeout = None if next_at is None or self._clock.blind else max(0.0, next_at - self._clock.seconds())
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._deadline_moved.wait()
-            except TimeoutError:
-                continue
-
-    def _enqueue(self, uid: str) -> None:
-        if uid in self._settling:
-            self._again.add(uid)
-        elif uid not in self._queued:
-            self._queued.add(uid)
-            self._queue.put_nowait(uid)
+        return decide(
+            entry.lease,
+            entry.observation,
+            self._clock.moment(),
+            floor=self._settings.floor,
+            handoffs=self._handoffs_of(entry.lease),
+        )
 
     # ----------------------------------------------------------------------------------------------------- settling
-    async def work(self) -> None:
-        """Settle what is queued, for as long as the operator runs; WORKERS of these run side by side."""
-        while True:
-            uid = await self._queue.get()
-            self._queued.discard(uid)
-            if self._draining:
-                continue
-            self._settling.add(uid)
-            self._idle.clear()
-            try:
-                await self._settle(uid)
-            except Exception:
-                logger.exception("settling %s failed; it is tried again", uid)
-                self._retry(uid, TOO_LARGE_RETRY_SECONDS)
-            finally:
-                self._settling.discard(uid)
-                if not self._settling:
-                    self._idle.set()
-                if uid in self._again:
-                    self._again.discard(uid)
-                    self._enqueue(uid)
-
-    async def drain(self) -> None:
-        """Take nothing more from the queue, and wait until no swap is in flight."""
-        self._draining = True
-        await self._idle.wait()
-
     async def _settle(self, uid: str) -> None:
         if (unreadable := self._unreadable.get(uid)) is not None:
             await self._say_unreadable(uid, unreadable)
             return
-        conflicts, raw, entry = 0, None, self._view.get(uid)
+        conflicts, proven, raw, entry = 0, False, None, self._view.get(uid)
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
-                self._due_at.pop(uid, None)
-                self._wake(uid, decision.wake_at)
+                self.agenda.settled(uid, decision.wake_at)
                 return
+            if is_timed(decision) and not proven and not self._pulse.fresh():
+                proven, raw = True, await self._read_again(entry)
+                entry = None if raw is None else self._entry(raw)
+                continue
             try:
                 if conflicts < CONFLICTS_BEFORE_TESTS or raw is None:
                     stored = await swap.swap(self._session, entry.lease, decision.status)
@@ -234,8 +189,7 @@ class Reconciler:
                 self._failed(uid, entry.lease.key, error)
                 return
             else:
-                self._failures.pop(uid, None)
-                self._won(entry, decision, self._due_at.pop(uid, None))
+                self._won(entry, decision, self.agenda.succeeded(uid))
                 self._take(stored)
                 entry = self._view.get(uid)
 
@@ -259,10 +213,12 @@ class Reconciler:
 
     async def _say_unreadable(self, uid: str, unreadable: stalls.Unreadable) -> None:
         metadata = unreadable.raw["metadata"]
-        self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
-        logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
-        notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
-        self._recorder.record(metadata["namespace"], metadata["name"], uid, (notice,))
+        if not unreadable.said:
+            unreadable.said = True
+            self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
+            logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
+            notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
+            self._recorder.record("WorkLease", metadata["namespace"], metadata["name"], uid, (notice,))
         try:
             await stalls.mark(self._session, unreadable)
         except Conflict:
@@ -271,23 +227,19 @@ class Reconciler:
             logger.warning(
                 "condition Stalled of %s/%s was not stored: %s", metadata["namespace"], metadata["name"], error
             )
+            if not isinstance(error, Refused):
+                self.agenda.failed(uid)
 
     def _failed(self, uid: str, key: str, error: ApiError) -> None:
         """Whether the swap took effect may be unknown: the object itself will tell, when it is read again."""
         self._metrics.swaps.labels("failed").inc()
-        if "too large" in str(error).lower():
+        too_large = "too large" in str(error).lower()
+        if too_large:
             self._metrics.too_large.inc()
-            delay = TOO_LARGE_RETRY_SECONDS
-        else:
-            failures = self._failures.get(uid, 0)
-            self._failures[uid] = failures + 1
-            delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)] * random.uniform(0.8, 1.2)
-        level = logging.ERROR if isinstance(error, Refused) else logging.WARNING
+        refused = isinstance(error, Refused) and not isinstance(error, Conflict)
+        delay = self.agenda.failed(uid, hopeless=refused or too_large)
+        level = logging.ERROR if refused else logging.WARNING
         logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
-        self._retry(uid, delay)
-
-    def _retry(self, uid: str, delay_seconds: float) -> None:
-        asyncio.get_running_loop().call_later(delay_seconds, self._enqueue, uid)
 
     def _won(self, entry: Entry, decision: Decision, due_at: float | None) -> None:
         assert decision.status is not None
@@ -298,13 +250,13 @@ class Reconciler:
         for tenure in after.history:
             if tenure.end_reason and tenure not in before.history:
                 self._metrics.ends.labels(tenure.end_reason).inc()
-        if due_at is not None and any(n.reason in _TIMED for n in decision.notices):
+        if due_at is not None and is_timed(decision):
             self._metrics.lateness.observe(max(0.0, self._clock.seconds() - due_at))
         for condition in after.conditions:
             if condition.type == ConditionName.STALLED and condition.status == "True":
                 self._metrics.stalled.labels(condition.reason).inc()
         metadata = entry.lease.metadata
-        self._recorder.record(metadata.namespace, metadata.name, metadata.uid, decision.notices)
+        self._recorder.record("WorkLease", metadata.namespace, metadata.name, metadata.uid, decision.notices)
         for notice in decision.notices:
             logger.log(
                 logging.WARNING if notice.reason is EventReason.STALLED else logging.INFO,
@@ -315,25 +267,21 @@ class Reconciler:
             )
 
     # ------------------------------------------------------------------------------------------------------- resync
-    async def resync(self, namespaces: tuple[str, ...]) -> None:
-        """List everything now and then: gaps of a watch swallow deletions."""
-        while True:
-            await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))
-            try:
-                await self.resync_once(namespaces)
-            except ApiError as error:
-                logger.warning("the resync failed: %s", error)
-
     async def resync_once(self, namespaces: tuple[str, ...]) -> None:
-        before = {uid: entry.version for uid in self._view.uids() if (entry := self._view.get(uid)) is not None}
+        """List everything: gaps of a watch swallow deletions."""
+        before = {*self._view.uids(), *self._unreadable}
         listed: set[str] = set()
         for namespace in namespaces or ("",):
-            items, _ = await swap.read_all(self._session, namespace)
-            for raw in items:
+            for raw in await swap.read_all(self._session, namespace):
                 listed.add(raw["metadata"]["uid"])
                 self.see(raw)
-        for uid in before.keys() - listed:
+        for uid in before - listed:
             self.forget(uid)
 
 
 _TIMED = frozenset({EventReason.JEOPARDY, EventReason.EXPIRED})
+
+
+def is_timed(decision: Decision) -> bool:
+    """It rests on a renewal that was not seen."""
+    return any(notice.reason in _TIMED for notice in decision.notices)

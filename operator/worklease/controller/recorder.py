@@ -5,6 +5,7 @@ import logging
 import socket
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from worklease.api.crd import API_VERSION
 from worklease.errors import ApiError
 from worklease.kube.session import Session
 from worklease.protocol.decide import Notice
+from worklease.protocol.handoffs import HandoffNotice
 from worklease.protocol.moments import rfc3339
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,14 @@ PER_OBJECT_BURST = 25
 PER_OBJECT_REFILL_SECONDS = 30.0
 """Each object may say this many things at once, then one more every so often."""
 NOTE_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
 
 
 @dataclass(slots=True)
@@ -49,18 +59,20 @@ class Recorder:
     session: Session
     dropped: Counter
     instance: str = field(default_factory=socket.gethostname)
-    _queue: asyncio.Queue[tuple[str, str, str, Notice]] = field(default_factory=lambda: asyncio.Queue(QUEUE_MAX))
+    _queue: asyncio.Queue[tuple[_Object, Notice | HandoffNotice]] = field(
+        default_factory=lambda: asyncio.Queue(QUEUE_MAX)
+    )
     _series: "OrderedDict[tuple[str, str, str], _Series]" = field(default_factory=OrderedDict)
     _budgets: "OrderedDict[str, _Budget]" = field(default_factory=OrderedDict)
 
-    def record(self, namespace: str, name: str, uid: str, notices: tuple[Notice, ...]) -> None:
-        """Queue notices about a WorkLease; what exceeds the bounds is counted and dropped."""
+    def record(self, kind: str, namespace: str, name: str, uid: str, notices: Iterable[Notice | HandoffNotice]) -> None:
+        """Queue notices about an object; what exceeds the bounds is counted and dropped."""
         for notice in notices:
             if not self._allowed(uid):
                 self.dropped.inc()
                 continue
             try:
-                self._queue.put_nowait((namespace, name, uid, notice))
+                self._queue.put_nowait((_Object(kind, namespace, name, uid), notice))
             except asyncio.QueueFull:
                 self.dropped.inc()
 
@@ -80,12 +92,12 @@ class Recorder:
     async def run(self) -> None:
         """Write what is queued, for as long as the operator runs."""
         while True:
-            namespace, name, uid, notice = await self._queue.get()
+            about, notice = await self._queue.get()
             try:
-                await self._write(namespace, name, uid, notice)
+                await self._write(about, notice)
             except ApiError as error:
                 self.dropped.inc()
-                logger.warning("an Event about %s/%s was not recorded: %s", namespace, name, error)
+                logger.warning("an Event about %s/%s was not recorded: %s", about.namespace, about.name, error)
             finally:
                 self._queue.task_done()
 
@@ -97,11 +109,11 @@ class Recorder:
         except TimeoutError:
             self.dropped.inc(self._queue.qsize())
 
-    async def _write(self, namespace: str, name: str, uid: str, notice: Notice) -> None:
+    async def _write(self, about: _Object, notice: Notice | HandoffNotice) -> None:
         now = asyncio.get_running_loop().time()
         stamp = rfc3339(self.session.server_clock.now())
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        key = (uid, notice.reason.value, notice.note)
+        path = f"/apis/events.k8s.io/v1/namespaces/{about.namespace}/events"
+        key = (about.uid, notice.reason.value, notice.note)
         series = self._series.pop(key, None)
         if series is not None and now - series.last_at < SERIES_SECONDS:
             series.count += 1
@@ -112,11 +124,11 @@ class Recorder:
                 "PATCH", f"{path}/{series.name}", body, content_type="application/merge-patch+json"
             )
             return
-        event_name = f"{name[:200]}.{uuid.uuid4().hex[:16]}"
+        event_name = f"{about.name[:200]}.{uuid.uuid4().hex[:16]}"
         event: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": event_name, "namespace": namespace},
+            "metadata": {"name": event_name, "namespace": about.namespace},
             "eventTime": stamp,
             "reportingController": CONTROLLER,
             "reportingInstance": self.instance[:128],
@@ -126,10 +138,10 @@ class Recorder:
             "note": notice.note[:NOTE_MAX],
             "regarding": {
                 "apiVersion": API_VERSION,
-                "kind": "WorkLease",
-                "namespace": namespace,
-                "name": name,
-                "uid": uid,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
             },
         }
         await self.session.request("POST", path, event)

@@ -29,6 +29,7 @@ class View:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._uids: dict[str, str] = {}
         self.phases: Counter[Phase] = Counter()
 
     def __len__(self) -> int:
@@ -46,8 +47,15 @@ class View:
             self.phases[known.lease.status.phase] -= 1
         self.phases[entry.lease.status.phase] += 1
         self._entries[entry.uid] = entry
+        self._uids[entry.lease.key] = entry.uid
 
     def drop(self, uid: str) -> None:
         known = self._entries.pop(uid, None)
         if known is not None:
             self.phases[known.lease.status.phase] -= 1
+            if self._uids.get(known.lease.key) == uid:
+                del self._uids[known.lease.key]
+
+    def by_key(self, key: str) -> Entry | None:
+        """The lease that is called namespace/name now."""
+        return self._entries.get(self._uids.get(key, ""))

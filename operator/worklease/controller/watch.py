@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import kopf
@@ -19,10 +19,13 @@ from worklease.kube.session import Session
 
 logger = logging.getLogger(__name__)
 
+KINDS = ("workleases", "handoffs")
+LIST_PAGE = 500
 SILENT_SECONDS = 75.0
 """Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
 REOPEN_SECONDS = 2.0
 """How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
+STUCK_CHECK_SECONDS = 1.0
 
 
 class WatchHealth:
@@ -35,6 +38,8 @@ class WatchHealth:
         self.last_heard = monotonic()
         self.closed_at: float | None = monotonic()
         self.ever_open = False
+        self.progress_at = monotonic()
+        """When a list was answered last: a watch follows on it."""
 
     def opened(self) -> None:
         self.open += 1
@@ -43,6 +48,9 @@ class WatchHealth:
         if self.open >= self.expected:
             self.closed_at = None
 
+    def listed(self) -> None:
+        self.progress_at = self._monotonic()
+
     def heard(self) -> None:
         self.last_heard = self._monotonic()
 
@@ -50,6 +58,10 @@ class WatchHealth:
         self.open -= 1
         if self.open < self.expected and self.closed_at is None:
             self.closed_at = self._monotonic()
+
+    def excuse(self, seconds: float) -> None:
+        """For this long we did not listen."""
+        self.last_heard += seconds
 
     def age_seconds(self) -> float:
         return self._monotonic() - self.last_heard
@@ -83,12 +95,16 @@ class _HeardContent:
 
 
 def response_class_for(health: WatchHealth) -> type[aiohttp.ClientResponse]:
-    """A response class for the session: successful watches report to `health`."""
+    """A response class for the session: successful lists and watches report to `health`."""
 
     class Response(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
-            if self.status == 200 and self.url.query.get("watch") == "true":
+            if self.status != 200 or self.url.path.rsplit("/", 1)[-1] not in KINDS:
+                return self
+            if self.url.query.get("watch") != "true":
+                health.listed()
+            else:
                 self.content = _HeardContent(self.content, health)  # type: ignore[assignment]
             return self
 
@@ -135,6 +151,7 @@ def settings() -> kopf.OperatorSettings:
     configured.queueing.idle_timeout = 1.0
     configured.watching.inactivity_timeout = SILENT_SECONDS
     configured.watching.reconnect_backoff = 0.1
+    configured.watching.chunk_size = LIST_PAGE
     configured.networking.request_timeout = 30.0
     configured.networking.connect_timeout = 5.0
     configured.networking.error_backoffs = (0.1, 0.3, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0)
@@ -142,42 +159,72 @@ def settings() -> kopf.OperatorSettings:
     return configured
 
 
+class Kind(Protocol):
+    """What hears of the objects of one kind."""
+
+    def see(self, raw: dict[str, Any]) -> None:
+        """An object as it is now."""
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+
+
 def registry(
     session: Session,
     health: WatchHealth,
-    see: Callable[[dict[str, Any]], None],
-    forget: Callable[[str], None],
+    kinds: dict[str, Kind],
+    opened: list[aiohttp.ClientSession],
 ) -> kopf.OperatorRegistry:
-    """The handlers: raw events only."""
+    """The handlers: raw events only. The connections that kopf is given are added to `opened`."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=handlers)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        connections = session.connections(response_class_for(health))  # closed by kopf
+        connections = session.connections(response_class_for(health))
+        opened.append(connections)
         return kopf.AiohttpSession(server=session.credentials.server, aiohttp_session=connections)
 
-    @kopf.on.event(GROUP, VERSION, "workleases", registry=handlers)
-    async def seen(type: str | None, event: Any, **_: Any) -> None:
-        raw = event["object"]
-        if type == "DELETED":
-            forget(raw["metadata"]["uid"])
-        else:
-            see(raw)
+    for plural, kind in kinds.items():
+        kopf.on.event(GROUP, VERSION, plural, registry=handlers, id=plural)(_handler(kind))
 
     return handlers
 
 
+def _handler(kind: Kind) -> Callable[..., Any]:
+    async def seen(type: str | None, event: Any, **_: Any) -> None:
+        raw = event["object"]
+        if type == "DELETED":
+            kind.forget(raw["metadata"]["uid"])
+        else:
+            kind.see(raw)
+
+    return seen
+
+
+class WatchNotOpenError(Exception):
+    """kopf does not open a watch although it could: it looks for the kinds that the server serves only once."""
+
+
 async def watch(
-    handlers: kopf.OperatorRegistry, namespaces: tuple[str, ...], stop: asyncio.Event, on_started: Callable[[], None]
+    session: Session,
+    health: WatchHealth,
+    kinds: dict[str, Kind],
+    namespaces: tuple[str, ...],
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[], None],
+    stuck: Callable[[], bool],
 ) -> None:
     """Watch until `stop` is set, or until kopf sees a signal first: then it sets `stop`.
 
-    Raises whatever kopf gives up with, which it does on any error that it cannot name.
+    Raises whatever kopf gives up with, which it does on any error that it cannot name, and WatchNotOpenError once
+    `stuck()` says so.
     """
+    opened: list[aiohttp.ClientSession] = []
     started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
-            registry=handlers,
+            registry=registry(session, health, kinds, opened),
             settings=settings(),
             standalone=True,
             clusterwide=not namespaces,
@@ -190,7 +237,9 @@ async def watch(
         await asyncio.wait((watching, starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if started.is_set():
             on_started()
-        await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+        while not await _first_of(watching, stopping):
+            if stuck():
+                raise WatchNotOpenError("no watch has been opened although the API server answers")
         if watching.done():
             await watching
             stop.set()  # it returns for a signal only
@@ -199,3 +248,10 @@ async def watch(
             task.cancel()
         # Cancelling ends it at once; its own way to stop waits for tasks that are not its.
         await asyncio.gather(watching, starting, stopping, return_exceptions=True)
+        for connections in opened:  # kopf closes them only when it is left to stop in its own way
+            await connections.close()
+
+
+async def _first_of(*tasks: "asyncio.Task[Any]") -> bool:
+    done, _ = await asyncio.wait(tasks, timeout=STUCK_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)

@@ -22,7 +22,7 @@ class ServerClock:
             return
         try:
             stamp = parsedate_to_datetime(date).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             return
         monotonic = time.monotonic()
         earliest = stamp - monotonic

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import aiohttp
 
 from worklease.errors import (
     ApiError,
+    ConfigurationError,
     Conflict,
     NotFound,
     Refused,
@@ -43,6 +45,8 @@ class Session:
         self.credentials = credentials
         self.server_clock = ServerClock()
         self._user_agent = user_agent
+        self.answered_at: float | None = None
+        """time.monotonic() of the last answer that showed that the store behind the server works."""
         self._http = self.connections()
 
     @classmethod
@@ -120,11 +124,20 @@ class Session:
             ):
                 raw = await response.read()
                 status, retry_after = response.status, response.headers.get("Retry-After", "")
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            # What was cancelled is a task of the connection: kopf, when it ends, ends all that came after its start.
+            raise Unanswered(f"{method} {path}: the connection was given up") from None
+        except ConfigurationError as error:
+            raise Unauthenticated(f"{method} {path}: {error}") from error
         except TimeoutError as error:
             raise Unanswered(f"{method} {path}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"{method} {path}: {type(error).__name__}: {error}") from error
         answer = _parsed(raw)
+        if status < 300 or status == 409:  # other refusals may be given without asking the store
+            self.answered_at = time.monotonic()
         if status < 300:
             return Answer(status, answer)
         raise _failure(status, f"{method} {path}", answer, retry_after)

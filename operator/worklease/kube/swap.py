@@ -1,9 +1,10 @@
-"""The compare-and-swap of a WorkLease's status, and reading what it is compared with."""
+"""The compare-and-swap of a status, and reading what it is compared with."""
 
 from typing import Any
 from urllib.parse import urlencode
 
 from worklease.api.crd import API_VERSION, GROUP, VERSION
+from worklease.api.handoff import Handoff, HandoffStatus
 from worklease.api.worklease import WorkLease, WorkLeaseStatus
 from worklease.errors import Conflict, Refused
 from worklease.kube.session import JSON_PATCH, Session
@@ -29,31 +30,33 @@ def path_of(namespace: str, name: str = "", *, plural: str = "workleases") -> st
     return f"/apis/{GROUP}/{VERSION}{scope}/{plural}" + (f"/{name}" if name else "")
 
 
-async def read(session: Session, namespace: str, name: str) -> dict[str, Any]:
+async def read(session: Session, namespace: str, name: str, *, plural: str = "workleases") -> dict[str, Any]:
     """The object as it is stored now. Raises NotFound."""
-    return (await session.request("GET", path_of(namespace, name))).body
+    return (await session.request("GET", path_of(namespace, name, plural=plural))).body
 
 
-async def read_all(session: Session, namespace: str = "") -> tuple[list[dict[str, Any]], str]:
-    """Every WorkLease (of a namespace), page by page, and the resourceVersion of the list."""
+async def read_all(session: Session, namespace: str = "", *, plural: str = "workleases") -> list[dict[str, Any]]:
+    """Every object of a kind (in a namespace), page by page, as of one moment."""
     items: list[dict[str, Any]] = []
-    token, version = "", ""
+    token = ""
     while True:
         query = urlencode({"limit": PAGE, **({"continue": token} if token else {})})
-        page = (await session.request("GET", f"{path_of(namespace)}?{query}", timeout_seconds=30.0)).body
+        path = f"{path_of(namespace, plural=plural)}?{query}"
+        page = (await session.request("GET", path, timeout_seconds=30.0)).body
         items += page.get("items") or []
-        version = page["metadata"].get("resourceVersion", "")
         token = page["metadata"].get("continue") or ""
         if not token:
-            return items, version
+            return items
 
 
-async def swap(session: Session, lease: WorkLease, status: WorkLeaseStatus) -> dict[str, Any]:
+async def swap(
+    session: Session, stored: WorkLease | Handoff, status: WorkLeaseStatus | HandoffStatus
+) -> dict[str, Any]:
     """Write `status` if the object is still the one that was read. Raises Conflict otherwise, NotFound if gone."""
-    metadata = lease.metadata
+    metadata = stored.metadata
     body = {
         "apiVersion": API_VERSION,
-        "kind": "WorkLease",
+        "kind": type(stored).__name__,
         "metadata": {
             "name": metadata.name,
             "namespace": metadata.namespace,
@@ -62,7 +65,8 @@ async def swap(session: Session, lease: WorkLease, status: WorkLeaseStatus) -> d
         },
         "status": status.manifest(),
     }
-    return (await session.request("PUT", path_of(metadata.namespace, metadata.name) + "/status", body)).body
+    path = path_of(metadata.namespace, metadata.name, plural=f"{type(stored).__name__.lower()}s")
+    return (await session.request("PUT", f"{path}/status", body)).body
 
 
 async def swap_tested(
@@ -81,7 +85,12 @@ async def swap_tested(
     ]
     patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in tests]
     patch.append({"op": "add", "path": "/status", "value": status.manifest()})
-    path = path_of(lease.metadata.namespace, lease.metadata.name) + "/status"
+    return await patch_status(session, lease.metadata.namespace, lease.metadata.name, patch)
+
+
+async def patch_status(session: Session, namespace: str, name: str, patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Apply a JSON patch to /status. Raises Conflict when one of its tests fails, NotFound if the object is gone."""
+    path = path_of(namespace, name) + "/status"
     try:
         return (await session.request("PATCH", path, patch, content_type=JSON_PATCH)).body
     except Refused as refusal:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worklease.api.fields import STATED_EPOCH_MAX
-from worklease.api.statements import STATEMENTS, Claim
+from worklease.api.handoff import Handoff, HandoffPhase
+from worklease.api.statements import STATEMENTS, UNRECONCILED, Claim
 from worklease.api.worklease import STANDING, Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol import conditions, history
+from worklease.protocol import handoffs as handoff_rules
 from worklease.protocol.conditions import Stall
 from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339
 from worklease.protocol.observation import Observation
@@ -44,6 +46,7 @@ class _Draft:
     observation: Observation | None
     now: Moment
     floor: int
+    handoffs: tuple[Handoff, ...]
     status: WorkLeaseStatus
     stall: Stall | None = None
     notices: list[Notice] = field(default_factory=list)
@@ -66,13 +69,20 @@ class _Draft:
         )
 
 
-def decide(lease: WorkLease, observation: Observation | None, now: Moment, *, floor: int = 0) -> Decision:
+def decide(
+    lease: WorkLease,
+    observation: Observation | None,
+    now: Moment,
+    *,
+    floor: int = 0,
+    handoffs: tuple[Handoff, ...] = (),
+) -> Decision:
     """The next status of `lease`.
 
     `observation` is what observe() made of the same object; without one a lease is not timed. `floor` is what the
-    operator adds to the store's revision to make an epoch.
+    operator adds to the store's revision to make an epoch. `handoffs` are those of the item that are open, or lapsed.
     """
-    draft = _Draft(lease, observation, now, floor, lease.status)
+    draft = _Draft(lease, observation, now, floor, handoffs, lease.status)
     for step in _STEPS:
         step(draft)
     draft.set(
@@ -94,7 +104,7 @@ def _adopt(draft: _Draft) -> None:
     mentioned = highest_mentioned(draft.lease)
     if draft.status.epoch or draft.status.phase is not Phase.AVAILABLE or not mentioned:
         return
-    completed = spec.completion is not None and spec.completion.epoch == mentioned
+    completed = spec.completion is not None and spec.completion.epoch == mentioned and _reconciled(draft.lease)
     draft.set(
         phase=Phase.COMPLETED if completed else Phase.RELEASED,
         epoch=mentioned,
@@ -116,6 +126,8 @@ def _complete(draft: _Draft) -> None:
     completion, epoch = draft.lease.spec.completion, draft.status.epoch
     if completion is None or completion.epoch != epoch or draft.status.phase not in STANDING:
         return
+    if not _reconciled(draft.lease):
+        return  # the API server does not admit it: it has no force, and the lease is timed as before
     draft.end(Phase.COMPLETED, EndReason.COMPLETED, completion.message or completion.outcome.value)
     draft.notice(EventReason.COMPLETED, f"epoch {epoch} completed: {completion.outcome.value}")
 
@@ -171,7 +183,7 @@ def _claim(draft: _Draft) -> None:
 def _reservation(draft: _Draft) -> None:
     """A target that did not claim in time loses its reservation."""
     successor = draft.status.successor
-    if successor is None:
+    if successor is None or _untold(successor, draft.handoffs):
         return
     until = parse_rfc3339(successor.until)
     if until is None or until <= draft.now.wall:
@@ -179,7 +191,31 @@ def _reservation(draft: _Draft) -> None:
         draft.notice(EventReason.RESERVATION_ENDED, f"the target of handoff {successor.handoff} did not claim in time")
 
 
-_STEPS: tuple[Callable[[_Draft], None], ...] = (_adopt, _complete, _revoke, _release, _lapse, _claim, _reservation)
+def _untold(successor: Successor, handoffs: tuple[Handoff, ...]) -> bool:
+    """The handoff does not say yet that it was accepted: until it does, what took effect is not taken back."""
+    return any(h.metadata.uid == successor.handoff_uid and h.status.phase is HandoffPhase.PENDING for h in handoffs)
+
+
+def _reserve(draft: _Draft) -> None:
+    """An accepted handoff takes effect; not on an object that is going away, nor beside a claim of the holder's."""
+    chosen = handoff_rules.successor(draft.handoffs, draft.status, draft.now)
+    if chosen is None or draft.lease.metadata.deletion_timestamp is not None:
+        return
+    reserved, handoff = chosen
+    draft.set(successor=reserved)
+    draft.notice(EventReason.RESERVED, f"reserved for {reserved.holder_identity} by handoff {handoff.metadata.name}")
+
+
+_STEPS: tuple[Callable[[_Draft], None], ...] = (
+    _adopt,
+    _complete,
+    _revoke,
+    _release,
+    _lapse,
+    _claim,
+    _reservation,
+    _reserve,
+)
 
 
 # ------------------------------------------------------------------------------------------------------------ grants
@@ -200,7 +236,7 @@ def _grant(draft: _Draft, claim: Claim) -> None:
     epoch, draft.stall = next_epoch(lease, status, draft.floor)
     if epoch is None:
         return
-    reason, message = _why(claim, status, lease)
+    reason, message = _why(claim, status, lease, draft.handoffs)
     if status.phase in STANDING:
         ended = EndReason.HANDED_OVER if reason is GrantReason.HANDOFF else EndReason.RECLAIMED
         draft.set(history=history.closed(lease, status, draft.observation, now, ended, message))
@@ -239,12 +275,14 @@ def _grant(draft: _Draft, claim: Claim) -> None:
     draft.notice(EventReason.GRANTED, f"epoch {epoch} granted to {claim.holder_identity}: {reason.value}")
 
 
-def _why(claim: Claim, status: WorkLeaseStatus, lease: WorkLease) -> tuple[GrantReason, str]:
+def _why(
+    claim: Claim, status: WorkLeaseStatus, lease: WorkLease, handoffs: tuple[Handoff, ...]
+) -> tuple[GrantReason, str]:
     revocation = lease.spec.revocation
     if revocation is not None and revocation.epoch == status.epoch:
         return GrantReason.AFTER_REVOCATION, revocation.reason
     if status.successor is not None and is_successor(claim, status.successor):
-        return GrantReason.HANDOFF, f"handoff {status.successor.handoff}"
+        return GrantReason.HANDOFF, handoff_rules.subject_of(handoffs, status.successor)
     if status.phase in STANDING:
         return GrantReason.RECLAIM, "the holder claimed again"
     return _AFTER.get(status.phase, (GrantReason.FIRST_GRANT, "nobody had held the work"))
@@ -269,6 +307,10 @@ def is_successor(claim: Claim, successor: Successor | None) -> bool:
         and claim.holder_identity == successor.holder_identity
         and (successor.instance is None or successor.instance == claim.instance)
     )
+
+
+def _reconciled(lease: WorkLease) -> bool:
+    return not any(effect.state in UNRECONCILED for effect in lease.spec.effects)
 
 
 def highest_mentioned(lease: WorkLease) -> int:
@@ -305,6 +347,9 @@ def _wake_at(draft: _Draft) -> float | None:
     seen, status = draft.observation, draft.status
     if seen is not None and seen.epoch == status.epoch and status.phase in STANDING:
         times.append(seen.lapses_at if status.phase is Phase.HELD else seen.expires_at)
-    if status.successor is not None and (until := parse_rfc3339(status.successor.until)) is not None:
-        times.append(draft.now.clock_at(until))
+    successor = status.successor
+    if successor is not None and not _untold(successor, draft.handoffs):
+        until = parse_rfc3339(successor.until)
+        if until is not None:
+            times.append(draft.now.clock_at(until))
     return min(times, default=None)

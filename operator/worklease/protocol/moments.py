@@ -24,6 +24,11 @@ def rfc3339(wall: datetime) -> str:
     return wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def rfc3339_seconds(wall: datetime) -> str:
+    """The same without decimals, for times that are as coarse as the server's own."""
+    return wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def parse_rfc3339(text: str | None) -> datetime | None:
     """A stored time; None for what is absent or is not a time."""
     if not text:

@@ -101,19 +101,54 @@ class ConditionReason(StrEnum):
     """Nothing is wrong any more."""
 
 
+class StaleReason(StrEnum):
+    """Why a handoff is Stale: in the message of its condition Ready."""
+
+    NOT_THE_HOLDER = "NotTheHolder"
+    """Its sender does not hold the tenure that it offers."""
+    EPOCH_MOVED = "EpochMoved"
+    """The work is under another epoch than the one that is offered."""
+    TENURE_ENDED = "TenureEnded"
+    """The tenure that is offered was released, revoked or completed."""
+    ANOTHER_ACCEPTED = "AnotherAccepted"
+    """Another handoff of the same tenure was accepted first."""
+
+
+class HandoffConditionName(StrEnum):
+    """The types in a handoff's status.conditions."""
+
+    READY = "Ready"
+    """Always True, with the phase as its reason: a handoff that waits is not broken."""
+    CHECKPOINT_MOVED = "CheckpointMoved"
+    """True when the work's checkpoint is not the one that was offered; present only for an offer with one."""
+    WORK_LEASE_MISSING = "WorkLeaseMissing"
+    """True while there is no such WorkLease; present only then and after."""
+
+
 class EventReason(StrEnum):
     """The reasons of Events about a WorkLease."""
 
     GRANTED = "Granted"
+    """A claim was granted."""
     CLAIM_REFUSED = "ClaimRefused"
+    """A claim that the API server had admitted was refused."""
     JEOPARDY = "Jeopardy"
+    """The lease has lapsed."""
     RENEWED = "Renewed"
     """Renewed in jeopardy: held again."""
     EXPIRED = "Expired"
+    """The tenure ended for want of a renewal."""
     RELEASED = "Released"
+    """The holder gave the work back."""
     REVOKED = "Revoked"
+    """An administrator ended the tenure, or reopened the work."""
     COMPLETED = "Completed"
+    """The holder declared the work done."""
     ADOPTED = "Adopted"
+    """Status was lost or restored; the operator went on from the highest epoch that is mentioned."""
+    RESERVED = "Reserved"
+    """An accepted handoff took effect: the work is reserved for its target."""
     RESERVATION_ENDED = "ReservationEnded"
     """The target of an accepted handoff did not claim in time, or the reservation was revoked."""
     STALLED = "Stalled"
+    """The operator cannot act on this object: condition Stalled says why."""

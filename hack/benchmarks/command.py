@@ -1,0 +1,67 @@
+"""What hack/bench does: measures on one server in one run, and prints. Compare ratios: machines differ."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from onecluster import Contexts, cluster, namespace, operator
+from worklease.kube.credentials import Source
+from worklease.kube.session import Session
+
+from . import leases
+from .world import World
+
+SECTIONS = ("renewals", "grants", "expiries", "cost")
+HELD = (1000, 10000)
+AGENT = "bench"
+ROLE = "worklease-gitops"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status: 0; a figure is never a failure."""
+    parser = argparse.ArgumentParser(prog="hack/bench", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, help="measure on this cluster instead of starting a control plane")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this only; may be repeated")
+    parser.add_argument(
+        "--held",
+        action="append",
+        type=int,
+        metavar="N",
+        help="with how many held leases to measure the operator's cost; may be repeated. Default: 1000 and 10000",
+    )
+    options = parser.parse_args(arguments)
+    sections = options.only or SECTIONS
+    with tempfile.TemporaryDirectory(prefix="worklease-bench-") as temporary, cluster(options.kubeconfig) as access:
+        directory = Path(temporary)
+        for section in sections:
+            for held in (options.held or HELD) if section == "cost" else (0,):
+                name = f"bench-{section}-{secrets.token_hex(3)}"
+                with namespace(access, directory / f"kubeconfig-{name}", name) as contexts:
+                    contexts.add_agent(AGENT, ROLE)
+                    contexts.kubectl(
+                        "create", "role", AGENT, "--resource=leases.coordination.k8s.io", "--verb=create,update"
+                    )
+                    account = f"--serviceaccount={name}:{AGENT}"
+                    contexts.kubectl("create", "rolebinding", "native", f"--role={AGENT}", account)
+                    with operator(contexts, directory / f"{name}.log") as process:
+                        asyncio.run(_measure(section, contexts, process.pid, held))
+    return 0
+
+
+async def _measure(section: str, contexts: Contexts, operator_pid: int, held: int) -> None:
+    source = Source(str(contexts.path), AGENT)
+    async with await Session.open(source, user_agent="worklease-bench") as session:
+        world = World(session, contexts.namespace, f"system:serviceaccount:{contexts.namespace}:{AGENT}")
+        if section == "renewals":
+            await leases.renewals(world)
+        elif section == "grants":
+            await leases.grants(world)
+        elif section == "expiries":
+            await leases.expiries(world)
+        else:
+            await leases.operator_cost(world, operator_pid, held)

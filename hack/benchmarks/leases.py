@@ -1,0 +1,161 @@
+"""Renewals beside native Leases, claim to grant, expiry lateness, and what the operator costs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from progress import Progress
+
+from .figures import Table, milliseconds, percentile
+from .world import World, chunks, cpu_seconds, resident_mebibytes
+
+SEQUENTIAL = 400
+CLIENTS = 32
+CONCURRENT_SECONDS = 5.0
+ROUNDS = 3
+CLAIMS = 200
+LAPSING, LAPSE_SECONDS, SPREAD_SECONDS = 1000, 10, 30.0
+COST_RENEWALS = 3000
+
+
+async def _sequential(one: Callable[[], Awaitable[object]], times: int = SEQUENTIAL) -> list[float]:
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        await one()
+        taken.append(time.perf_counter() - started)
+    return taken
+
+
+async def _per_second(clients: list[Callable[[], Awaitable[object]]]) -> float:
+    until = time.perf_counter() + CONCURRENT_SECONDS
+    done = 0
+
+    async def client(one: Callable[[], Awaitable[object]]) -> None:
+        nonlocal done
+        while time.perf_counter() < until:
+            await one()
+            done += 1
+
+    await asyncio.gather(*(client(one) for one in clients))
+    return done / CONCURRENT_SECONDS
+
+
+async def renewals(world: World) -> None:
+    """Native Lease PUT and WorkLease renewal, in turn, so that a slow moment hits both."""
+    epochs = await world.hold(CLIENTS, "renew", leaseDurationSeconds=3600)
+    natives = [await world.create_native(f"native-{index}") for index in range(CLIENTS)]
+    names = list(epochs)
+    native_times, renewal_times, native_rates, renewal_rates = [], [], [], []
+    for _ in range(ROUNDS):
+        native_times += await _sequential(lambda: world.renew_native(natives[0]))
+        renewal_times += await _sequential(lambda: world.renew(names[0], epochs[names[0]]))
+        native_rates.append(
+            await _per_second([lambda lease=lease: world.renew_native(lease) for lease in natives])  # type: ignore[misc]
+        )
+        renewal_rates.append(
+            await _per_second([lambda name=name: world.renew(name, epochs[name]) for name in names])  # type: ignore[misc]
+        )
+    table = Table("Renewal, every rule and policy on, the operator running")
+    table.row("native Lease PUT, one client, p50 / p99 ms", milliseconds(native_times, 50, 99))
+    table.row("WorkLease renewal, one client, p50 / p99 ms", milliseconds(renewal_times, 50, 99))
+    table.row("ratio of the medians", f"{percentile(renewal_times, 50) / percentile(native_times, 50):.2f}")
+    native, renewal = percentile(native_rates, 50), percentile(renewal_rates, 50)
+    table.row(f"native Lease PUTs per second, {CLIENTS} clients", f"{native:.0f}")
+    table.row(f"WorkLease renewals per second, {CLIENTS} clients", f"{renewal:.0f}")
+    table.row("ratio", f"{renewal / native:.2f}", "aim 0.35")
+
+
+async def grants(world: World) -> None:
+    """From sending a claim to seeing one's own epoch, by a watch, one after the other."""
+    (name, epoch) = next(iter((await world.hold(1, "grant", leaseDurationSeconds=3600)).items()))
+    writes = await _sequential(lambda: world.renew(name, epoch), 100)
+    granted: asyncio.Queue[tuple[str, int, float]] = asyncio.Queue()
+
+    async def follow() -> None:
+        async for seen in world.watch(120):
+            if seen["metadata"]["name"] == name and "claimID" in seen["status"]:
+                granted.put_nowait((seen["status"]["claimID"], seen["status"]["epoch"], time.perf_counter()))
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.5)
+    taken = []
+    for _ in range(CLAIMS):
+        claim = world.claim(epoch)
+        started = time.perf_counter()
+        await world.say(name, claim=claim)
+        while True:
+            claim_id, epoch, seen_at = await granted.get()
+            if claim_id == claim["id"]:
+                break
+        taken.append(seen_at - started)
+    following.cancel()
+    table = Table("Claim")
+    table.row("claim sent -> claimant sees its epoch, p50 / p99 ms", milliseconds(taken, 50, 99))
+    write = percentile(writes, 50)
+    table.row("as a multiple of one WorkLease write", f"{percentile(taken, 50) / write:.1f}", "aim 2.5")
+
+
+async def expiries(world: World) -> None:
+    """How late leases expire that were renewed all over a while; seen from outside, by a watch."""
+    with Progress(f"granting {LAPSING} leases, then letting them lapse", "70 s"):
+        epochs = await world.hold(LAPSING, "lapse", leaseDurationSeconds=86400, jeopardyDurationSeconds=0)
+        names = list(epochs)
+        for part in chunks(names, 10):
+            await asyncio.gather(*(_reclaim(world, name, epochs[name]) for name in part))
+        epochs = {name: epoch for name, epoch in (await world.epochs()).items() if name in epochs}
+        due_at: dict[str, float] = {}
+        late: dict[str, float] = {}
+
+        async def follow() -> None:
+            async for seen in world.watch(SPREAD_SECONDS + LAPSE_SECONDS + 20):
+                name = seen["metadata"]["name"]
+                if seen["status"]["phase"] == "Expired" and name in due_at and name not in late:
+                    late[name] = time.perf_counter() - due_at[name]
+                    if len(late) == len(due_at) == LAPSING:
+                        return
+
+        async def renew(name: str, delay: float) -> None:
+            await asyncio.sleep(delay)
+            await world.renew(name, epochs[name])
+            due_at[name] = time.perf_counter() + LAPSE_SECONDS
+
+        following = asyncio.create_task(follow())
+        await asyncio.gather(*(renew(n, i * SPREAD_SECONDS / 3 / LAPSING) for i, n in enumerate(epochs)))
+        await following
+    lateness = list(late.values())
+    table = Table(f"Expiry of {len(lateness)} leases")
+    table.row("due -> seen as Expired, p50 / p99 / max ms", milliseconds(lateness, 50, 99, 100), "aim p99 50")
+
+
+async def _reclaim(world: World, name: str, epoch: int) -> None:
+    patch = {"leaseDurationSeconds": LAPSE_SECONDS, "claim": world.claim(epoch)}
+    await world.say(name, **patch)
+
+
+async def operator_cost(world: World, operator_pid: int, held: int) -> None:
+    """Processor time for each renewal, and memory, while `held` leases are held."""
+    with Progress(f"granting {held} leases", f"{held / 80:.0f} s"):
+        epochs = await world.hold(held, f"held{held}", leaseDurationSeconds=86400)
+    names = list(epochs)
+    await asyncio.sleep(3.0)
+    idle_from, idle_at = cpu_seconds(operator_pid), time.perf_counter()
+    await asyncio.sleep(5.0)
+    idle = (cpu_seconds(operator_pid) - idle_from) / (time.perf_counter() - idle_at)
+    before = cpu_seconds(operator_pid)
+
+    async def client(part: list[str]) -> None:
+        for name in part:
+            await world.renew(name, epochs[name])
+
+    each = max(1, COST_RENEWALS // len(names)) if len(names) < COST_RENEWALS else 1
+    chosen = (names * each)[:COST_RENEWALS]
+    await asyncio.gather(*(client(part) for part in chunks(chosen, CLIENTS)))
+    await asyncio.sleep(1.0)
+    cost = (cpu_seconds(operator_pid) - before) / len(chosen)
+    table = Table(f"The operator with {held} held leases")
+    table.row("processor time for each renewal, ms", f"{cost * 1e3:.2f}", "aim 0.5")
+    table.row("of a core between renewals", f"{idle:.1%}")
+    table.row("resident memory, MiB", f"{resident_mebibytes(operator_pid):.0f}", "aim 200 with 10000")

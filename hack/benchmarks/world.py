@@ -1,0 +1,124 @@
+"""The things that are measured: a session as the administrator, work leases that somebody holds, native Leases."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from worklease.kube.session import JSON_PATCH, Session
+from worklease.kube.swap import path_of
+
+INSTANCE = "host:bench/1"
+SETUP_CLIENTS = 24
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(frozen=True)
+class World:
+    """A namespace on a server, and whom to be there."""
+
+    session: Session
+    namespace: str
+    username: str
+
+    @property
+    def leases_path(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    def claim(self, epoch: int = 0) -> dict[str, Any]:
+        return {
+            "epoch": epoch,
+            "id": secrets.token_hex(8),
+            "holderIdentity": self.username,
+            "instance": INSTANCE,
+            "purpose": "bench",
+        }
+
+    async def create(self, name: str, **spec: Any) -> dict[str, Any]:
+        body = {
+            "apiVersion": "worklease.dev/v1alpha1",
+            "kind": "WorkLease",
+            "metadata": {"name": name},
+            "spec": {"work": {"type": "bench", "id": name}, **spec},
+        }
+        return (await self.session.request("POST", path_of(self.namespace), body)).body
+
+    async def say(self, name: str, **statements: Any) -> dict[str, Any]:
+        patch = [{"op": "add", "path": f"/spec/{key}", "value": value} for key, value in statements.items()]
+        answer = await self.session.request("PATCH", path_of(self.namespace, name), patch, content_type=JSON_PATCH)
+        return answer.body
+
+    async def renew(self, name: str, epoch: int) -> None:
+        await self.say(name, renewal={"epoch": epoch, "renewTime": now()})
+
+    async def read(self, name: str) -> dict[str, Any]:
+        return (await self.session.request("GET", path_of(self.namespace, name))).body
+
+    async def epochs(self) -> dict[str, int]:
+        """The epochs of what is held, by name."""
+        answer = await self.session.request("GET", path_of(self.namespace), timeout_seconds=120)
+        held = (item for item in answer.body["items"] if item["status"]["phase"] == "Held")
+        return {item["metadata"]["name"]: item["status"]["epoch"] for item in held}
+
+    async def hold(self, count: int, prefix: str, **spec: Any) -> dict[str, int]:
+        """Make `count` held leases; their epochs by name."""
+        names = iter([f"{prefix}-{index}" for index in range(count)])
+
+        async def client() -> None:
+            for name in names:
+                await self.create(name, claim=self.claim(), **spec)
+
+        await asyncio.gather(*(client() for _ in range(SETUP_CLIENTS)))
+        while True:
+            held = {name: epoch for name, epoch in (await self.epochs()).items() if name.startswith(f"{prefix}-")}
+            if len(held) >= count:
+                return held
+            await asyncio.sleep(0.2)
+
+    async def create_native(self, name: str) -> dict[str, Any]:
+        spec = {"holderIdentity": self.username, "leaseDurationSeconds": 600, "renewTime": now()}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+        return (await self.session.request("POST", self.leases_path, body)).body
+
+    async def renew_native(self, lease: dict[str, Any]) -> None:
+        lease["spec"]["renewTime"] = now()
+        path = f"{self.leases_path}/{lease['metadata']['name']}"
+        lease["metadata"] = (await self.session.request("PUT", path, lease)).body["metadata"]
+
+    async def watch(self, seconds: float) -> AsyncIterator[dict[str, Any]]:
+        """Every WorkLease of the namespace as it changes from now on."""
+        listed = (await self.session.request("GET", path_of(self.namespace) + "?limit=1")).body
+        version = listed["metadata"]["resourceVersion"]
+        path = f"{path_of(self.namespace)}?watch=true&resourceVersion={version}&timeoutSeconds={int(seconds) + 1}"
+        async with (
+            self.session.connections() as connections,
+            connections.get(self.session.credentials.server + path) as response,
+        ):
+            while line := await response.content.readline():
+                yield json.loads(line)["object"]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def resident_mebibytes(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def chunks(values: Iterable[str], parts: int) -> list[list[str]]:
+    listed = list(values)
+    return [list(itertools.islice(listed, start, None, parts)) for start in range(parts)]

@@ -1,0 +1,78 @@
+"""Whether the store answers, which an open watch does not tell: a server that hangs keeps its watches open and silent.
+
+Holders cannot renew while it does not answer, so nothing may come due by that time. And what was written into it then
+is the first thing that it does when it goes on: whatever is due is written only to a store that has just answered.
+"""
+
+import asyncio
+import logging
+import time
+
+from worklease.api.crd import GROUP
+from worklease.errors import ApiError, NotFound
+from worklease.kube.session import Session
+
+logger = logging.getLogger(__name__)
+
+PULSE_SECONDS = 1.0
+"""The store is asked for something small after it has answered nothing for this long."""
+ANSWER_SECONDS = 2.0
+SILENT_SECONDS = 3.0
+"""After this long without an answer it counts as down, from its last answer on."""
+FRESH_SECONDS = 0.25
+RETRY_SECONDS = 0.5
+COMPLAIN_SECONDS = 10.0
+
+
+class Pulse:
+    """Keeps asking the store for one object of the collection at `path`. Times are time.monotonic()."""
+
+    def __init__(self, session: Session, path: str) -> None:
+        self._session = session
+        self._path = f"{path}?limit=1"
+        self.trouble: str | None = None
+        self._complained_at = 0.0
+
+    async def keep(self) -> None:
+        """Ask whenever nobody else has for a while, for as long as the operator runs."""
+        while True:
+            quiet_until = (self._session.answered_at or 0.0) + PULSE_SECONDS
+            if (wait_seconds := quiet_until - time.monotonic()) > 0:
+                await asyncio.sleep(wait_seconds)
+                continue
+            try:
+                await self._session.request("GET", self._path, timeout_seconds=ANSWER_SECONDS)
+                self.trouble = None
+            except ApiError as error:
+                self._complain(error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def fresh(self) -> bool:
+        """It has answered only just now."""
+        return self._age_seconds() <= FRESH_SECONDS
+
+    def beats(self) -> bool:
+        """It has answered, and does."""
+        return self._session.answered_at is not None and self.silent_since() is None
+
+    def silent_since(self) -> float | None:
+        """Since when it has answered nothing, if it counts as down now."""
+        return self._session.answered_at if self._age_seconds() > SILENT_SECONDS else None
+
+    def excuse(self, seconds: float) -> None:
+        """For this long we did not listen."""
+        if self._session.answered_at is not None:
+            self._session.answered_at += seconds
+
+    def _age_seconds(self) -> float:
+        answered_at = self._session.answered_at
+        return 0.0 if answered_at is None else time.monotonic() - answered_at
+
+    def _complain(self, error: ApiError) -> None:
+        if isinstance(error, NotFound):
+            self.trouble = f"the API server does not serve workleases.{GROUP}: install the CRDs"
+        else:
+            self.trouble = f"workleases cannot be listed: {error}"
+        if time.monotonic() - self._complained_at > COMPLAIN_SECONDS:
+            self._complained_at = time.monotonic()
+            logger.warning("%s", self.trouble)

@@ -1,0 +1,253 @@
+"""What the operator does about one Handoff, and which acceptance takes effect on the WorkLease.
+
+An acceptance takes effect when the operator has swapped status.successor into the WorkLease; only then is the handoff
+Accepted. The two objects are swapped one after the other, the WorkLease first: after a crash between the two, the
+handoff finds itself in status.successor by its uid, or in the history once its target was granted the work.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from worklease.api.fields import Condition
+from worklease.api.handoff import Handoff, HandoffPhase, HandoffStatus, ResponseDecision
+from worklease.api.worklease import Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
+from worklease.protocol.history import words
+from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339, rfc3339_seconds
+from worklease.protocol.reasons import HandoffConditionName, StaleReason
+
+OPEN = frozenset({HandoffPhase.PENDING, HandoffPhase.ACCEPTED})
+"""Phases from which a handoff still moves; every other one is final."""
+OFFERABLE = frozenset({Phase.HELD, Phase.JEOPARDY, Phase.EXPIRED})
+"""Phases in which there is a tenure to hand over: held, or free after a grant that was not given back or revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffNotice:
+    """An Event to record about the handoff; its reason is the phase."""
+
+    reason: HandoffPhase
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffDecision:
+    """What to do: `status` to swap in (None: nothing), else when to decide again, in seconds on the clock."""
+
+    status: HandoffStatus | None
+    wake_at: float | None
+    notices: tuple[HandoffNotice, ...] = ()
+
+
+def offered_epoch(handoff: Handoff, status: WorkLeaseStatus | None) -> int | None:
+    """The tenure that is offered: the one named in spec, or pinned by the operator, or (now) the one there is."""
+    if handoff.spec.epoch is not None:
+        return handoff.spec.epoch
+    if handoff.status.epoch is not None:
+        return handoff.status.epoch
+    return status.epoch if status is not None and status.phase in OFFERABLE else None
+
+
+def objection(handoff: Handoff, epoch: int, status: WorkLeaseStatus) -> StaleReason | None:
+    """Why the offer of `epoch` cannot take effect on a lease with this status, if so."""
+    spec = handoff.spec
+    if spec.from_ is not None and status.epoch == epoch and (spec.from_, spec.from_instance) != _holder(status):
+        return StaleReason.NOT_THE_HOLDER
+    if status.epoch != epoch:
+        return StaleReason.EPOCH_MOVED
+    if status.phase not in OFFERABLE and (status.phase is not Phase.AVAILABLE or epoch != 0):
+        return StaleReason.TENURE_ENDED
+    if status.successor is not None and status.successor.handoff_uid != handoff.metadata.uid:
+        return StaleReason.ANOTHER_ACCEPTED
+    return None
+
+
+def _holder(status: WorkLeaseStatus) -> tuple[str | None, str | None]:
+    """Who has, or had last, the tenure of this epoch."""
+    if status.holder_identity is not None:
+        return status.holder_identity, status.instance
+    last = status.history[-1] if status.history and status.history[-1].epoch == status.epoch else None
+    return (last.holder_identity, last.instance) if last is not None else (None, None)
+
+
+# ----------------------------------------------------------------------------------------------- on the WorkLease
+def successor(handoffs: Iterable[Handoff], status: WorkLeaseStatus, now: Moment) -> tuple[Successor, Handoff] | None:
+    """The acceptance that takes effect on a lease with this status: the oldest valid one, if none has before."""
+    known = tuple(handoffs)
+    if status.successor is not None or any(_has_taken_effect(handoff, status) for handoff in known):
+        return None
+    valid = [handoff for handoff in known if _is_accepted(handoff) and _fits(handoff, status)]
+    if not valid:
+        return None
+    chosen = min(valid, key=lambda handoff: (handoff.metadata.creation_timestamp or "", handoff.metadata.uid))
+    until = now.wall + timedelta(seconds=chosen.spec.claim_within_seconds)
+    reserved = Successor(
+        holder_identity=chosen.spec.to.holder_identity,
+        instance=chosen.spec.to.instance,
+        handoff=chosen.metadata.name,
+        handoff_uid=chosen.metadata.uid,
+        until=rfc3339(until),
+    )
+    return reserved, chosen
+
+
+def _is_accepted(handoff: Handoff) -> bool:
+    response = handoff.spec.response
+    return (
+        handoff.status.phase is HandoffPhase.PENDING
+        and response is not None
+        and response.decision is ResponseDecision.ACCEPTED
+    )
+
+
+def _fits(handoff: Handoff, status: WorkLeaseStatus) -> bool:
+    epoch = offered_epoch(handoff, status)
+    return epoch is not None and objection(handoff, epoch, status) is None
+
+
+def _has_taken_effect(handoff: Handoff, status: WorkLeaseStatus) -> bool:
+    """At most one acceptance takes effect for each epoch, also when its target did not claim in time."""
+    taken = (HandoffPhase.ACCEPTED, HandoffPhase.LAPSED)
+    return handoff.status.phase in taken and handoff.status.epoch == status.epoch
+
+
+def subject_of(handoffs: Iterable[Handoff], reserved: Successor) -> str:
+    """What the tenure that a handoff grants says about it: its name and subject."""
+    for handoff in handoffs:
+        if handoff.metadata.uid == reserved.handoff_uid and handoff.spec.subject:
+            return words(f"handoff {reserved.handoff}: {handoff.spec.subject}")
+    return f"handoff {reserved.handoff}"
+
+
+# ------------------------------------------------------------------------------------------------- on the Handoff
+def decide_handoff(
+    handoff: Handoff, lease: WorkLease | None, now: Moment, *, others: Iterable[Handoff] = ()
+) -> HandoffDecision:
+    """The next status of `handoff`. `lease` must be at least as new as it; `others` are handoffs of the same lease."""
+    before = handoff.status
+    if before.phase not in OPEN:
+        return HandoffDecision(None, None)
+    answer_by = _answer_by(handoff, now)
+    epoch = offered_epoch(handoff, lease.status if lease is not None else None)
+    phase, message, granted = _next_phase(handoff, lease, epoch, answer_by, now, tuple(others))
+    status = before.model_copy(
+        update={
+            "phase": phase,
+            "observed_generation": handoff.metadata.generation,
+            "epoch": epoch,
+            "granted_epoch": granted,
+            "answer_by": rfc3339_seconds(answer_by),
+        }
+    )
+    conditions = _conditions(handoff, lease, phase, message, now)
+    if status == before.model_copy(update={"observed_generation": status.observed_generation}) and _same(
+        conditions, before.conditions
+    ):
+        waits = phase is HandoffPhase.PENDING and answer_by > now.wall
+        return HandoffDecision(None, now.clock_at(answer_by) if waits else None)
+    notices: tuple[HandoffNotice, ...] = ()
+    if phase is not before.phase or before.answer_by is None:
+        notices = (HandoffNotice(phase, message, warning=phase in _TROUBLE),)
+    return HandoffDecision(status.model_copy(update={"conditions": conditions}), None, notices)
+
+
+_TROUBLE = frozenset({HandoffPhase.STALE, HandoffPhase.EXPIRED, HandoffPhase.LAPSED})
+
+
+def _answer_by(handoff: Handoff, now: Moment) -> datetime:
+    pinned = parse_rfc3339(handoff.status.answer_by)
+    if pinned is not None:
+        return pinned
+    created = parse_rfc3339(handoff.metadata.creation_timestamp) or now.wall
+    return created + timedelta(seconds=handoff.spec.accept_within_seconds)
+
+
+def _next_phase(
+    handoff: Handoff,
+    lease: WorkLease | None,
+    epoch: int | None,
+    answer_by: datetime,
+    now: Moment,
+    others: tuple[Handoff, ...],
+) -> tuple[HandoffPhase, str, int | None]:
+    """The phase, why, and the epoch that was granted by this handoff."""
+    uid, status = handoff.metadata.uid, lease.status if lease is not None else None
+    if status is not None:
+        tenure = _granted(status.history, uid)
+        if tenure is not None:
+            return HandoffPhase.COMPLETED, f"the target was granted epoch {tenure.epoch}", tenure.epoch
+        if status.successor is not None and status.successor.handoff_uid == uid:
+            return HandoffPhase.ACCEPTED, f"the work is reserved for the target until {status.successor.until}", None
+    if handoff.status.phase is HandoffPhase.ACCEPTED:
+        if status is not None and (status.epoch != epoch or status.phase in (Phase.REVOKED, Phase.COMPLETED)):
+            return HandoffPhase.STALE, _because(StaleReason.EPOCH_MOVED), None
+        return HandoffPhase.LAPSED, "the target did not claim in time", None
+    response = handoff.spec.response
+    if response is not None and response.decision is ResponseDecision.REJECTED:
+        return HandoffPhase.REJECTED, words(f"the target rejected it: {response.reason}"), None
+    if response is not None and response.decision is ResponseDecision.WITHDRAWN:
+        return HandoffPhase.WITHDRAWN, words(f"the sender withdrew it: {response.reason}"), None
+    if status is not None and epoch is not None:
+        stale = objection(handoff, epoch, status)
+        if stale is None and any(_has_taken_effect(other, status) for other in others if other is not handoff):
+            stale = StaleReason.ANOTHER_ACCEPTED
+        if stale is not None:
+            return HandoffPhase.STALE, _because(stale), None
+    if response is not None and status is not None and epoch is not None:
+        return HandoffPhase.PENDING, "accepted: it takes effect with the next decision on the work", None
+    if answer_by <= now.wall:
+        return HandoffPhase.EXPIRED, "the target did not answer in time", None
+    return HandoffPhase.PENDING, "the target has not answered yet", None
+
+
+def _because(reason: StaleReason) -> str:
+    return f"{reason.value}: {_STALE[reason]}"
+
+
+_STALE = {
+    StaleReason.NOT_THE_HOLDER: "its sender does not hold the tenure that it offers",
+    StaleReason.EPOCH_MOVED: "the work is under another epoch than the one that is offered",
+    StaleReason.TENURE_ENDED: "the tenure that is offered was released, revoked or completed",
+    StaleReason.ANOTHER_ACCEPTED: "another handoff of the same tenure was accepted first",
+}
+
+
+def _granted(history: tuple[Tenure, ...], uid: str) -> Tenure | None:
+    return next((tenure for tenure in reversed(history) if tenure.handoff_uid == uid), None)
+
+
+def _conditions(
+    handoff: Handoff, lease: WorkLease | None, phase: HandoffPhase, message: str, now: Moment
+) -> tuple[Condition, ...]:
+    before = {condition.type: condition for condition in handoff.status.conditions}
+    verdicts: list[tuple[str, bool, str, str]] = [(HandoffConditionName.READY.value, True, phase.value, message)]
+    offered = handoff.spec.checkpoint
+    moved_before = before.get(HandoffConditionName.CHECKPOINT_MOVED.value)
+    if offered is not None and phase in OPEN and lease is not None:
+        stored = lease.spec.checkpoint.digest if lease.spec.checkpoint is not None else None
+        moved = stored != offered.digest
+        text = "the work's checkpoint is another than the one that was offered" if moved else "as it was offered"
+        verdicts.append((HandoffConditionName.CHECKPOINT_MOVED.value, moved, "Moved" if moved else "AsOffered", text))
+    elif moved_before is not None:  # it tells how things stood when the handoff ended
+        kept = moved_before.status == "True"
+        verdicts.append((moved_before.type, kept, moved_before.reason, moved_before.message))
+    if lease is None or HandoffConditionName.WORK_LEASE_MISSING.value in before:
+        missing = lease is None
+        text = f"there is no WorkLease {handoff.spec.work_lease_name} in this namespace" if missing else "it exists"
+        verdicts.append(
+            (HandoffConditionName.WORK_LEASE_MISSING.value, missing, "Missing" if missing else "Found", text)
+        )
+    return tuple(_condition(*verdict, before.get(verdict[0]), now) for verdict in verdicts)
+
+
+def _condition(name: str, true: bool, reason: str, message: str, before: Condition | None, now: Moment) -> Condition:
+    kept = before is not None and before.status == str(true)
+    since = before.last_transition_time if before is not None and kept else rfc3339(now.wall)
+    return Condition(type=name, status=str(true), last_transition_time=since, reason=reason, message=words(message))
+
+
+def _same(one: tuple[Condition, ...], other: tuple[Condition, ...]) -> bool:
+    return [(c.type, c.status, c.reason, c.message) for c in one] == [
+        (c.type, c.status, c.reason, c.message) for c in other
+    ]

@@ -1,0 +1,28 @@
+"""What the API server admits and refuses, with the operator stopped: every row of the tables, by real credentials."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.cluster import Cluster
+from support.refusals import Row
+from support.refusals.tables import TABLES
+from support.statements import ALICE, HOLDERS_WORDS, OPERATOR, Scene, staged
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: Cluster) -> Iterator[Scene]:
+    """One namespace for all rows: each makes its own work item."""
+    with staged(cluster) as scene:
+        yield scene
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"{statement}: {row.case}") for statement, rows in TABLES.items() for row in rows]
+)
+def test_statement_is_admitted_or_refused(row: Row, scene: Scene) -> None:
+    """The API server gives the answer of the row, in its words, and tells a loser nothing of the holder (case 13)."""
+    answer = row.play(scene.work())
+    row.judge(answer)
+    if row.refused and row.who not in (ALICE, OPERATOR):
+        assert not [word for word in HOLDERS_WORDS if word in answer.message]

@@ -1,0 +1,302 @@
+"""Ways of saying things about a work item: each statement as a JSON patch that says it whole.
+
+A saying is made first and spoken later, by whoever says it about the work item of the moment: `renews()`,
+`claims(past)`. Two in one write are joined by `&`: a takeover is `revokes() & claims()`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from support.api import Answer
+from support.cluster import Cluster, Identity
+from worklease.api.crd import GROUP, VERSION
+
+ALICE, BOB, ADMIN, OPERATOR = "alice", "bob", "admin", "operator"
+OPERATORS_NAMESPACE, OPERATORS_ACCOUNT = "worklease-system", "worklease-operator"
+AGENT_ROLE = "worklease-agent"
+
+INSTANCES = {ALICE: "host:aspen/1", BOB: "host:birch/1", ADMIN: "host:desk/1"}
+"""Which process each speaker is; alice's is marked by a word that no message should repeat."""
+PURPOSES = {ALICE: "amalgamate the ledgers", BOB: "do something else", ADMIN: "look into it"}
+HOLDERS_WORDS = (ALICE, "aspen", "amalgamate", "ledgers")
+"""What gives away that alice holds, in which process and what for."""
+
+LEASE_SECONDS, JEOPARDY_SECONDS = 600, 30
+
+Operations = list[dict[str, Any]]
+Deed = Callable[["Work", str], Answer]
+"""Something that somebody does to a work item, and the answer."""
+Epoch = Callable[["Work"], int]
+
+
+def now() -> str:
+    """The time, as a statement carries it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def fresh() -> str:
+    """An id that nobody has used."""
+    return secrets.token_hex(8)
+
+
+# ------------------------------------------------------------------------------------------------- whom and what about
+@dataclass(frozen=True)
+class Scene:
+    """Where work items are made, and with whose credentials each speaker speaks there."""
+
+    namespace: str
+    voices: Mapping[str, Identity]
+    group: str = GROUP
+    version: str = VERSION
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of its work items."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def collection(self) -> str:
+        """The path of its work items."""
+        return f"/apis/{self.api_version}/namespaces/{self.namespace}/workleases"
+
+    def work(self) -> Work:
+        """A work item that is yet to be created."""
+        return Work(self, f"w-{fresh()}")
+
+
+@contextmanager
+def staged(cluster: Cluster) -> Iterator[Scene]:
+    """A scene with two agents, an administrator and the operator's own account, which writes status in its place."""
+    namespace = f"said-{fresh()}"
+    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}}).must()
+    try:
+        voices = {name: cluster.service_account(namespace, name, AGENT_ROLE) for name in (ALICE, BOB)}
+        operator = cluster.service_account(OPERATORS_NAMESPACE, OPERATORS_ACCOUNT)
+        yield Scene(namespace, voices | {ADMIN: cluster.admin, OPERATOR: operator})
+    finally:
+        cluster.api.delete(f"/api/v1/namespaces/{namespace}")
+
+
+def unguarded(cluster: Cluster, namespace: str, group: str, version: str = VERSION) -> Scene:
+    """A scene of a group that no policy guards: the administrator lends everybody a voice."""
+    names = (ALICE, BOB, ADMIN, OPERATOR)
+    return Scene(namespace, {name: replace(cluster.admin, username=name) for name in names}, group, version)
+
+
+@dataclass
+class Work:
+    """A work item: how to speak about it, its epoch, and its epoch before that."""
+
+    scene: Scene
+    name: str
+    epoch: int = 0
+    past: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self.scene.collection}/{self.name}"
+
+    def username(self, who: str) -> str:
+        """The name under which the API server knows a speaker."""
+        return self.scene.voices[who].username
+
+    def create(self, who: str, spec: dict[str, Any], **metadata: Any) -> Answer:
+        """Creates it."""
+        body = {
+            "apiVersion": self.scene.api_version,
+            "kind": "WorkLease",
+            "metadata": {"name": self.name, **metadata},
+            "spec": {"work": {"type": "task", "id": self.name}, **spec},
+        }
+        return self.scene.voices[who].api.create(self.scene.collection, body)
+
+    def read(self) -> dict[str, Any]:
+        """The object."""
+        return self.scene.voices[ADMIN].api.get(self.path).must()
+
+    def patch(self, who: str, operations: Operations, **parameters: str) -> Answer:
+        """Speaks about it; the operator speaks about its status."""
+        path = f"{self.path}/status" if who == OPERATOR else self.path
+        return self.scene.voices[who].api.patch(path, operations, **parameters)
+
+    def grant(self) -> None:
+        """Does what the operator does with a claim that may be granted."""
+        whole = self.read()
+        claim, spec = whole["spec"]["claim"], whole["spec"]
+        self.past, self.epoch = self.epoch, max(whole["status"]["epoch"] + 1, int(whole["metadata"]["resourceVersion"]))
+        decides(
+            phase="Held",
+            epoch=self.epoch,
+            holderIdentity=claim["holderIdentity"],
+            instance=claim["instance"],
+            claimID=claim["id"],
+            observedClaimID=None,
+            acquireTime=now(),
+            leaseDurationSeconds=spec["leaseDurationSeconds"],
+            jeopardyDurationSeconds=spec["jeopardyDurationSeconds"],
+            successor=None,
+        )(self, OPERATOR).must()
+
+
+# ------------------------------------------------------------------------------------------------------------ epochs
+def current(work: Work) -> int:
+    """The epoch in status."""
+    return work.epoch
+
+
+def past(work: Work) -> int:
+    """The epoch before."""
+    return work.past
+
+
+def beyond(work: Work) -> int:
+    """An epoch that has not been granted."""
+    return work.epoch + 1
+
+
+# ------------------------------------------------------------------------------------------------------------- values
+def claim(work: Work, who: str, epoch: int, **changes: Any) -> dict[str, Any]:
+    """A claim for oneself, with an id of its own."""
+    return {
+        "epoch": epoch,
+        "id": fresh(),
+        "holderIdentity": work.username(who),
+        "instance": INSTANCES[who],
+        "purpose": PURPOSES[who],
+        **changes,
+    }
+
+
+def effect(name: str, epoch: int, state: str = "Attempted", **changes: Any) -> dict[str, Any]:
+    """An effect."""
+    return {"id": name, "epoch": epoch, "recipient": "payments", "action": "charge", "state": state, **changes}
+
+
+def successor(work: Work, who: str, **changes: Any) -> dict[str, Any]:
+    """The work reserved for somebody, by a handoff that took effect."""
+    return {"holderIdentity": work.username(who), "handoff": "h", "handoffUID": fresh(), "until": now(), **changes}
+
+
+# ------------------------------------------------------------------------------------------------------------ sayings
+@dataclass(frozen=True)
+class Saying:
+    """What somebody is going to say: operations that are made when it is spoken."""
+
+    operations: Callable[[Work, str], Operations]
+
+    def __and__(self, other: Saying) -> Saying:
+        """Both in one write."""
+        return Saying(lambda work, who: [*self.operations(work, who), *other.operations(work, who)])
+
+    def __call__(self, work: Work, who: str) -> Answer:
+        """Says it."""
+        return work.patch(who, self.operations(work, who))
+
+
+def states(name: str, value: Callable[[Work, str], Any]) -> Saying:
+    """The field `name` of spec, whole."""
+    return Saying(lambda work, who: [{"op": "add", "path": f"/spec/{name}", "value": value(work, who)}])
+
+
+def claims(epoch: Epoch = current, **changes: Any) -> Saying:
+    """Claims for oneself."""
+    return states("claim", lambda work, who: claim(work, who, epoch(work), **changes))
+
+
+def claims_again(**changes: Any) -> Saying:
+    """Says the stored claim once more."""
+    return states("claim", lambda work, who: {**work.read()["spec"]["claim"], **changes})
+
+
+def renews(epoch: Epoch = current, **changes: Any) -> Saying:
+    """Renews."""
+    return states("renewal", lambda work, who: {"epoch": epoch(work), "renewTime": now(), **changes})
+
+
+def checkpoints(digest: str = "sha256:1", previous: str = "", epoch: Epoch = current) -> Saying:
+    """Replaces the checkpoint whose digest is `previous`."""
+    stated = {"uri": "s3://work/1", "digest": digest, "previousDigest": previous}
+    return states("checkpoint", lambda work, who: {"epoch": epoch(work), **stated})
+
+
+def releases(epoch: Epoch = current, reason: str = "out of time") -> Saying:
+    """Gives the work back."""
+    return states("release", lambda work, who: {"epoch": epoch(work), "reason": reason})
+
+
+def completes(epoch: Epoch = current, message: str = "done") -> Saying:
+    """Declares the work done."""
+    return states("completion", lambda work, who: {"epoch": epoch(work), "outcome": "Succeeded", "message": message})
+
+
+def revokes(epoch: Epoch = current, reason: str = "incident") -> Saying:
+    """Ends the tenure, or reopens completed work."""
+    return states("revocation", lambda work, who: {"epoch": epoch(work), "reason": reason})
+
+
+def configures(**settings: Any) -> Saying:
+    """Changes suspend or the durations."""
+    return Saying(lambda work, who: [_add(f"/spec/{name}", value) for name, value in settings.items()])
+
+
+def logs(name: str = "e1", state: str = "Attempted", epoch: Epoch = current, **changes: Any) -> Saying:
+    """Adds an effect."""
+    return states("effects/-", lambda work, who: effect(name, epoch(work), state, **changes))
+
+
+def moves(name: str, state: str, **changes: Any) -> Saying:
+    """Changes the state, and perhaps more, of an effect that is there."""
+
+    def operations(work: Work, who: str) -> Operations:
+        path = f"/spec/effects/{_place(work, name)}"
+        return [_add(f"{path}/{key}", value) for key, value in {"state": state, **changes}.items()]
+
+    return Saying(operations)
+
+
+def drops(name: str) -> Saying:
+    """Removes an effect."""
+    return Saying(lambda work, who: [{"op": "remove", "path": f"/spec/effects/{_place(work, name)}"}])
+
+
+def removes(*names: str) -> Saying:
+    """Removes statements."""
+    return Saying(lambda work, who: [{"op": "remove", "path": f"/spec/{name}"} for name in names])
+
+
+def decides(**decision: Any) -> Saying:
+    """What the operator writes into status; None removes a field, a function is asked for the value."""
+
+    def operations(work: Work, who: str) -> Operations:
+        stored = work.read()["status"]
+        valued = {name: value(work) if callable(value) else value for name, value in decision.items()}
+        given = [_add(f"/status/{name}", value) for name, value in valued.items() if value is not None]
+        gone = [name for name, value in valued.items() if value is None and name in stored]
+        return [*given, *({"op": "remove", "path": f"/status/{name}"} for name in gone)]
+
+    return Saying(operations)
+
+
+def creates(**spec: Any) -> Deed:
+    """Makes the work item, with these fields; a function is asked for the value, given the work and the speaker."""
+
+    def deed(work: Work, who: str) -> Answer:
+        return work.create(who, {name: said(work, who) if callable(said) else said for name, said in spec.items()})
+
+    return deed
+
+
+def _add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _place(work: Work, effect_id: str) -> int:
+    return [one["id"] for one in work.read()["spec"]["effects"]].index(effect_id)
