@@ -76,6 +76,12 @@ def test_a_flag_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options([])[0].settings.floor == 5
 
 
+def test_namespaces_that_are_typed_are_the_only_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable does not widen what an operator serves."""
+    monkeypatch.setenv("WORKLEASE_NAMESPACE", "a,b")
+    assert options(["--namespace=c"])[0].namespaces == ("c",)
+
+
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a chart sets it when a value is left out."""
     for name in (*EVERY_FLAG, "distrust-server-times"):
@@ -89,6 +95,23 @@ def test_a_switch_can_be_said_to_be_off(monkeypatch: pytest.MonkeyPatch, value: 
     """A variable that denies is no flag."""
     monkeypatch.setenv("WORKLEASE_DISTRUST_SERVER_TIMES", value)
     assert options([])[0].settings.trust_server_times
+
+
+@pytest.mark.parametrize("value", ["maybe", "on", "2", "flase"])
+def test_a_switch_is_on_or_off(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str) -> None:
+    """A slip of the pen is not taken for no."""
+    monkeypatch.setenv("WORKLEASE_DISTRUST_SERVER_TIMES", value)
+    assert f"WORKLEASE_DISTRUST_SERVER_TIMES is true or false, not '{value}'" in refusal([], capsys)
+
+
+@pytest.mark.parametrize("value", ["a,,b", "a,", "Team", "a_b", "-a", "a" * 64])
+def test_a_namespace_that_cannot_be_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """An empty name would be served as all namespaces."""
+    monkeypatch.setenv("WORKLEASE_NAMESPACE", value)
+    assert "a namespace is a name such as team-a" in refusal([], capsys)
+    assert "a namespace is a name such as team-a" in refusal(["--namespace="], capsys)
 
 
 def test_namespaces_are_repeated_as_flags_and_separated_by_commas_as_a_variable(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from worklease.controller.recorder import (
+    NOTE_BYTES_MAX,
     PER_OBJECT_BURST,
     PER_OBJECT_REFILL_SECONDS,
     QUEUE_MAX,
     SERIES_MAX,
     Recorder,
+    event_name,
+    note_of,
 )
 from worklease.kube.session import Session
 from worklease.protocol.decide import Notice
@@ -127,3 +132,22 @@ def test_what_was_not_written_when_the_operator_ends_is_counted() -> None:
         assert recording.dropped == 3
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("character", ["w", "é", "\N{PERFORMING ARTS}"])
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 1024, 5000])
+def test_a_note_is_cut_to_the_bytes_that_the_api_server_takes(character: str, length: int) -> None:
+    """The reason of a revocation may be that many characters of four bytes each; none is cut in two."""
+    note = note_of("x" + character * length)
+    assert len(note.encode()) <= NOTE_BYTES_MAX
+    assert ("x" + character * length).startswith(note)
+    assert len(note.encode()) > NOTE_BYTES_MAX - 4 or len(note) == length + 1
+
+
+@pytest.mark.parametrize("name", ["item", "a" * 253, "a" * 199 + "-" + "b" * 20, "a" * 198 + ".-" + "b" * 20])
+def test_an_event_has_a_name_that_is_one(name: str) -> None:
+    """A name that is cut does not end with a character that a name cannot have there; no two Events share one."""
+    one, other = event_name(name), event_name(name)
+    assert one != other
+    assert len(one) <= 253
+    assert re.fullmatch(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?[.])*[a-z0-9]([-a-z0-9]*[a-z0-9])?", one)
