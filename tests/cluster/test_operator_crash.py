@@ -53,7 +53,7 @@ def make_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
 
 
 class Story:
-    """A claim, a takeover, a re-claim, its expiry, a claim and the completion, whatever the operator does."""
+    """A claim, a takeover, a claim by the holder, its expiry, a claim, the completion: whatever the operator does."""
 
     def __init__(self, work: Work, agent: Agent, operator: Crashing, start: Callable[[], Crashing]) -> None:
         self._work = work
