@@ -150,7 +150,7 @@ def postgresql(durable: bool = False) -> Iterator[str]:
 
         def accepts() -> bool:
             pid = data / "postmaster.pid"
-            return pid.exists() and pid.read_text().splitlines()[-1].strip() == "ready"
+            return pid.exists() and pid.read_text().rstrip().endswith("ready")
 
         with running("postgresql", command, home / "log", accepts) as process:
             yield f"host={home} user=admin dbname=postgres"

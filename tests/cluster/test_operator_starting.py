@@ -198,7 +198,7 @@ def test_what_it_tells_about_itself(
     # Two grants, an end, and the conditions of an object that nobody has claimed.
     assert operator.metric("worklease_swaps_total", result="won") >= 4
     assert operator.metric("worklease_swaps_total", result="failed") == 0
-    assert operator.metric("worklease_watch_events_total") > 0
+    assert operator.metric("worklease_watch_events_total", kind="WorkLease") > 0
     decisions = [line for line in operator.log_lines() if line.get("worklease")]
     assert {(line["worklease"], line["reason"]) for line in decisions} == {
         (f"{namespace}/{held.name}", "Granted"),

@@ -29,6 +29,17 @@ def _leave_out_attempts(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("kopf.") and str(record.msg).startswith("Request attempt"))
 
 
+class _Terse(logging.Filter):
+    """kopf's tracebacks of what it met on the network, in one line each: it is restarted, and nobody needs to act."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("kopf") and record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            record.msg = f"{record.getMessage().splitlines()[0]} ({type(error).__name__})"
+            record.args, record.exc_info, record.exc_text = (), None, None
+        return True
+
+
 def configure(form: str, level: str) -> None:
     """Send everything to stderr as `form` ("text" or "json") from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
@@ -36,6 +47,8 @@ def configure(form: str, level: str) -> None:
     handler.setFormatter(
         JsonFormatter() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     )
+    if level != "debug":
+        handler.addFilter(_Terse())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

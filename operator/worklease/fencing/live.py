@@ -1,9 +1,7 @@
 """The live check, for effects that cannot be undone: has this epoch standing at the API server now?
 
-A check is not a lock. The answer was true when the API server gave it: the lease may be revoked or taken over before
-the effect happens, and a process that is paused between the check and the effect will not notice. While the
-operator is down an expiry is noticed late, so a holder that has stopped renewing may still be shown as Held. Use it
-in addition to a mark, right before the effect, never instead of one.
+A check is not a lock. Between its answer and the effect the lease can end, and a holder that stopped renewing may still
+be shown as Held. Use it in addition to a mark, right before the effect, never instead of one.
 """
 
 from __future__ import annotations
