@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ EFFECT = (
 """A payment: a line in the ledger and the account's balance."""
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Effects per second, and the database's CPU time for each: what a busy machine cannot change."""
+
+    rate: float
+    cpu_seconds: float
+
+
 def run() -> None:
     """Measures and prints everything."""
     _postgresql()
@@ -60,6 +69,7 @@ def _postgresql() -> None:
             connection.execute(TABLES.encode())
             connection.execute("INSERT INTO account SELECT number, 0 FROM generate_series(1, 1000) AS number")
         host = conninfo.split()[0].removeprefix("host=")
+        server = int((Path(host) / "data/postmaster.pid").read_text().split()[0])
         own, same = "payments/invoice-:client_id", "payments/invoice-1"
         for what, clients, lease, joined in (
             ("1 client", 1, own, False),
@@ -82,13 +92,16 @@ def _postgresql() -> None:
                 f"--time={ROUND_SECONDS:.0f}", f"--host={host}", "--username=admin", "postgres",
             ]  # fmt: skip
 
-            def rate(name: str, command: list[str] = pgbench, files: dict[str, Path] = scripts) -> float:
+            def measure(name: str, command: list[str] = pgbench, files: dict[str, Path] = scripts) -> Sample:
+                before = _cpu_seconds(server)
                 answer = subprocess.run(
                     [*command, f"--file={files[name]}"], check=True, capture_output=True, text=True, timeout=60
                 )
-                return float(answer.stdout.partition("tps = ")[2].split()[0])
+                count = int(answer.stdout.partition("actually processed: ")[2].split()[0].partition("/")[0])
+                rate = float(answer.stdout.partition("tps = ")[2].split()[0])
+                return Sample(rate, (_cpu_seconds(server) - before) / count)
 
-            _compare(table, what, rate)
+            _compare(table, what, measure)
 
 
 def _sqlite() -> None:
@@ -103,7 +116,8 @@ def _sqlite() -> None:
         connection.commit()
         sqlite.install(connection)
 
-        def rate(name: str) -> float:
+        def measure(name: str) -> Sample:
+            started_cpu = time.process_time()
             count, end = 0, time.perf_counter() + ROUND_SECONDS / 2
             while time.perf_counter() < end:
                 with connection:
@@ -112,18 +126,31 @@ def _sqlite() -> None:
                     for statement in EFFECT:
                         connection.execute(statement.format(lease=token.lease, account=1 + count % 1000))
                 count += 1
-            return count / (ROUND_SECONDS / 2)
+            return Sample(count / (ROUND_SECONDS / 2), (time.process_time() - started_cpu) / count)
 
-        _compare(table, "1 connection, standard library", rate)
+        _compare(table, "1 connection, standard library", measure)
         connection.close()
 
 
-def _compare(table: Table, what: str, rate: Callable[[str], float]) -> None:
-    rate("with")
-    rounds = [(rate("without"), rate("with")) for _ in range(ROUNDS)]
-    without, fenced = (statistics.median(values) for values in zip(*rounds, strict=True))
-    ratio = statistics.median(fenced / without for without, fenced in rounds)
-    table.row(what, f"{ratio:.2f}", f"{fenced:,.0f}/s with, {without:,.0f}/s without")
+def _compare(table: Table, what: str, measure: Callable[[str], Sample]) -> None:
+    measure("with")
+    rounds = [(measure("without"), measure("with")) for _ in range(ROUNDS)]
+    ratio = statistics.median(fenced.rate / without.rate for without, fenced in rounds)
+    notes = []
+    for name, samples in zip(("without", "with"), zip(*rounds, strict=True), strict=True):
+        rate = statistics.median(sample.rate for sample in samples)
+        cpu = statistics.median(sample.cpu_seconds for sample in samples) * 1e6
+        notes.append(f"{name} {rate:,.0f}/s at {cpu:.0f} us of CPU")
+    table.row(what, f"{ratio:.2f}", ", ".join(notes))
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What a process and the children that it has waited for have used; nan where /proc does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _middleware() -> None:
@@ -192,24 +219,25 @@ def _authorizer() -> None:
                 *pin, sys.executable, "-m", "worklease.fencing.authorizer.command", "--store", store,
                 "--http", f"{LOOPBACK}:{http}", "--grpc", f"{LOOPBACK}:{grpc}",
             ]  # fmt: skip
-            kind = store.partition(":")[0]
-            with backends.running("worklease-fence", command, home / "log", partial(backends.listens, http)):
+            with backends.running("worklease-fence", command, home / "log", partial(backends.listens, http)) as process:
                 if pin:
                     os.sched_setaffinity(0, set(cores[1:]))
                 try:
-                    table.row(f"{kind}, HTTP, known epochs", f"{asyncio.run(_http_load(http, moving=False)):,.0f}")
-                    table.row(
-                        f"{kind}, HTTP, every check moves a mark", f"{asyncio.run(_http_load(http, moving=True)):,.0f}"
-                    )
-                    table.row(
-                        f"{kind}, gRPC, known epochs", f"{asyncio.run(_grpc_load(grpc)):,.0f}", "client and server"
-                    )
+                    for what, load in (
+                        ("HTTP, known epochs", _http_load(http, moving=False)),
+                        ("HTTP, every check moves a mark", _http_load(http, moving=True)),
+                        ("gRPC, known epochs", _grpc_load(grpc)),
+                    ):
+                        before = _cpu_seconds(process.pid)
+                        count = asyncio.run(load)
+                        note = f"{count / (_cpu_seconds(process.pid) - before):,.0f} per second of its CPU time"
+                        table.row(f"{store.partition(':')[0]}, {what}", f"{count / LOAD_SECONDS:,.0f}", note)
                 finally:
                     if pin:
                         os.sched_setaffinity(0, set(cores))
 
 
-async def _http_load(port: int, moving: bool) -> float:
+async def _http_load(port: int, moving: bool) -> int:
     count, end = 0, time.perf_counter() + LOAD_SECONDS
 
     async def sender(number: int) -> None:
@@ -227,10 +255,10 @@ async def _http_load(port: int, moving: bool) -> float:
         writer.close()
 
     await asyncio.gather(*map(sender, range(CONNECTIONS)))
-    return count / LOAD_SECONDS
+    return count
 
 
-async def _grpc_load(port: int) -> float:
+async def _grpc_load(port: int) -> int:
     import grpc.aio
 
     from worklease.fencing.authorizer.ext_authz import SERVICE, messages
@@ -248,7 +276,7 @@ async def _grpc_load(port: int) -> float:
                 count += 1
 
         await asyncio.gather(*(sender() for _ in range(CONNECTIONS)))
-    return count / LOAD_SECONDS
+    return count
 
 
 if __name__ == "__main__":
