@@ -198,7 +198,7 @@ def _untold(successor: Successor, handoffs: tuple[Handoff, ...]) -> bool:
 
 def _reserve(draft: _Draft) -> None:
     """An accepted handoff takes effect; not on an object that is going away, nor beside a claim of the holder's."""
-    chosen = handoff_rules.successor(draft.handoffs, draft.status, draft.now)
+    chosen = handoff_rules.successor(draft.handoffs, draft.lease, draft.status, draft.now)
     if chosen is None or draft.lease.metadata.deletion_timestamp is not None:
         return
     reserved, handoff = chosen
