@@ -13,7 +13,7 @@ from worklease.api.fields import (
     Instance,
     ObjectName,
     Part,
-    SeenEpoch,
+    StatedEpoch,
     Timestamp,
     Uri,
     Username,
@@ -84,7 +84,7 @@ class HandoffSpec(Part):
 
     work_lease_name: Annotated[ObjectName, Field(description="The WorkLease in the same namespace.")]
     epoch: Annotated[
-        SeenEpoch | None,
+        StatedEpoch | None,
         Field(
             description="The tenure that is offered. Without it the operator takes the one it finds and writes it in "
             "status.epoch; with it, the offer is Stale as soon as the epoch is another."

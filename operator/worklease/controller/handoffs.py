@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from worklease.api.handoff import Handoff, HandoffPhase
-from worklease.api.worklease import WorkLease
+from worklease.api.worklease import Successor, WorkLease
 from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
@@ -72,6 +72,24 @@ class Handoffs:
     def of(self, lease: WorkLease) -> tuple[Handoff, ...]:
         """Those that a decision on this lease takes into account."""
         return self._of(lease.key)
+
+    async def confirm(self, lease: WorkLease, reservation: Successor, *, granting: bool) -> None:
+        """Read the handoff behind a reservation that is made, ended, or granted without being known here.
+
+        Read after `lease` it tells whether it took effect before, however far behind the watch of handoffs is: until it
+        says Accepted itself, the reservation is still on the lease.
+        """
+        uid = reservation.handoff_uid
+        if granting and uid in self._kept:
+            return  # nothing but its subject is needed
+        try:
+            raw = await swap.read(self._session, lease.metadata.namespace, reservation.handoff, plural="handoffs")
+        except NotFound:
+            self.forget(uid)
+            return
+        if raw["metadata"]["uid"] != uid:
+            self.forget(uid)
+        self.see(raw)
 
     def lease_changed(self, lease: WorkLease) -> None:
         """Decide again on the open handoffs that name it."""
@@ -139,7 +157,8 @@ class Handoffs:
                 stored = await swap.swap(self._session, handoff, decision.status)
             except Conflict:
                 self._metrics.swaps.labels("lost").inc()
-                await self._read_again(handoff)
+                if not await self._read_again(handoff):
+                    return
             except NotFound:
                 self._metrics.swaps.labels("gone").inc()
                 self.forget(uid)
@@ -162,16 +181,21 @@ class Handoffs:
         except ValidationError as error:
             raise ApiError(f"worklease {handoff.lease_key} cannot be read") from error
 
-    async def _read_again(self, handoff: Handoff) -> None:
+    async def _read_again(self, handoff: Handoff) -> bool:
+        """Put the handoff as it is now into the view; whether it is still there, and could be read."""
         metadata = handoff.metadata
         try:
             raw = await swap.read(self._session, metadata.namespace, metadata.name, plural="handoffs")
         except NotFound:
             self.forget(metadata.uid)
-            return
+            return False
+        except ApiError as error:
+            self._failed(metadata.uid, handoff, error)
+            return False
         if raw["metadata"]["uid"] != metadata.uid:
             self.forget(metadata.uid)
         self.see(raw)
+        return True
 
     def _failed(self, uid: str, handoff: Handoff, error: ApiError) -> None:
         self._metrics.swaps.labels("failed").inc()

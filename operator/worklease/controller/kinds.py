@@ -55,6 +55,7 @@ class Kinds:
             settings,
             handoffs_of=self._handoffs.of,
             on_change=self._handoffs.lease_changed,
+            confirm=self._handoffs.confirm,
         )
         self.by_plural: dict[str, Kind] = dict(zip(KINDS, (self._leases, self._handoffs), strict=True))
 

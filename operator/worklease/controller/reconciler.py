@@ -6,14 +6,14 @@ written only over exactly what the decision was made from.
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from worklease.api.handoff import Handoff
-from worklease.api.worklease import WorkLease
+from worklease.api.worklease import Successor, WorkLease
 from worklease.controller import stalls
 from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
@@ -24,6 +24,7 @@ from worklease.controller.view import Entry, View, version_of
 from worklease.errors import ApiError, Conflict, NotFound, Refused
 from worklease.kube import swap
 from worklease.kube.session import Session
+from worklease.protocol import handoffs as handoff_rules
 from worklease.protocol.decide import Decision, Notice, decide
 from worklease.protocol.observation import last_heard, observe
 from worklease.protocol.reasons import ConditionName, EventReason, StallReason
@@ -35,6 +36,12 @@ OTHERS_HEAD_START_SECONDS = 0.25
 """How long a replica waits with the objects of another one: what a dead replica costs, and why two do not fight."""
 CONFLICTS_BEFORE_TESTS = 2
 CONFLICTS_MAX = 20
+
+
+class Confirm(Protocol):
+    """Reads the handoff behind a reservation again, before a decision about it is stored."""
+
+    def __call__(self, lease: WorkLease, reservation: Successor, *, granting: bool) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +72,12 @@ class Reconciler:
         settings: Settings,
         handoffs_of: Callable[[WorkLease], tuple[Handoff, ...]],
         on_change: Callable[[WorkLease], None],
+        confirm: Confirm,
     ) -> None:
         """`handoffs_of` are those that a decision on a lease takes into account; `on_change` hears of each lease."""
         self._handoffs_of = handoffs_of
         self._on_change = on_change
+        self._confirm = confirm
         self._session = session
         self._pulse = pulse
         self._clock = clock
@@ -159,6 +168,7 @@ class Reconciler:
             await self._say_unreadable(uid, unreadable)
             return
         conflicts, proven, raw, entry = 0, False, None, self._view.get(uid)
+        confirmed: Entry | None = None
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
@@ -167,6 +177,16 @@ class Reconciler:
             if is_timed(decision) and not proven and not self._pulse.fresh():
                 proven, raw = True, await self._read_again(entry)
                 entry = None if raw is None else self._entry(raw)
+                continue
+            reservation = handoff_rules.at_stake(entry.lease.status, decision.status)
+            if reservation is not None and confirmed is not entry:
+                confirmed = entry
+                try:
+                    granting = decision.status.epoch > entry.lease.status.epoch
+                    await self._confirm(entry.lease, reservation, granting=granting)
+                except ApiError as error:
+                    self._failed(uid, entry.lease.key, error)
+                    return
                 continue
             try:
                 if conflicts < CONFLICTS_BEFORE_TESTS or raw is None:

@@ -207,7 +207,7 @@ def _untold(successor: Successor, handoffs: tuple[Handoff, ...]) -> bool:
 
 def _reserve(draft: _Draft) -> None:
     """An accepted handoff takes effect; not on an object that is going away, nor before a claim that is pending."""
-    chosen = handoff_rules.successor(draft.handoffs, draft.status, draft.now)
+    chosen = handoff_rules.successor(draft.handoffs, draft.lease, draft.status, draft.now)
     if chosen is None or draft.lease.metadata.deletion_timestamp is not None or draft.pending_claim is not None:
         return
     reserved, handoff = chosen

@@ -20,6 +20,7 @@ OPEN = frozenset({HandoffPhase.PENDING, HandoffPhase.ACCEPTED})
 """Phases from which a handoff still moves; every other one is final."""
 OFFERABLE = frozenset({Phase.HELD, Phase.JEOPARDY, Phase.EXPIRED})
 """Phases in which there is a tenure to hand over: held, or free after a grant that was not given back or revoked."""
+UNANSWERED = "the target has not answered yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +41,37 @@ class HandoffDecision:
     notices: tuple[HandoffNotice, ...] = ()
 
 
-def offered_epoch(handoff: Handoff, status: WorkLeaseStatus | None) -> int | None:
-    """The tenure that is offered: the one named in spec, or pinned by the operator, or (now) the one there is."""
-    if handoff.spec.epoch is not None:
-        return handoff.spec.epoch
-    if handoff.status.epoch is not None:
-        return handoff.status.epoch
-    return status.epoch if status is not None and status.phase in OFFERABLE else None
+def offered_epoch(handoff: Handoff) -> int | None:
+    """The tenure that is offered: the one named in spec, or the one that the operator found and pinned."""
+    return handoff.spec.epoch if handoff.spec.epoch is not None else handoff.status.epoch
 
 
-def objection(handoff: Handoff, epoch: int, status: WorkLeaseStatus) -> StaleReason | None:
-    """Why the offer of `epoch` cannot take effect on a lease with this status, if so."""
+def _epoch_to_offer(handoff: Handoff, lease: WorkLease | None) -> int | None:
+    """The same; where none is pinned yet, the tenure that there is now."""
+    epoch = offered_epoch(handoff)
+    if epoch is None and lease is not None and _is_offerable(lease, lease.status):
+        return lease.status.epoch
+    return epoch
+
+
+def _is_offerable(lease: WorkLease, status: WorkLeaseStatus) -> bool:
+    """Whether the tenure of that status can be handed over; not once it is revoked, though it had expired before."""
+    revocation = lease.spec.revocation
+    revoked = revocation is not None and revocation.epoch == status.epoch
+    return status.phase in OFFERABLE and not revoked
+
+
+def objection(handoff: Handoff, epoch: int, lease: WorkLease, status: WorkLeaseStatus) -> StaleReason | None:
+    """Why the offer of `epoch` cannot take effect on `lease`, were `status` its status, if so."""
     spec = handoff.spec
-    if spec.from_ is not None and status.epoch == epoch and (spec.from_, spec.from_instance) != _holder(status):
-        return StaleReason.NOT_THE_HOLDER
     if status.epoch != epoch:
         return StaleReason.EPOCH_MOVED
-    if status.phase not in OFFERABLE and (status.phase is not Phase.AVAILABLE or epoch != 0):
+    if spec.from_ is not None and (spec.from_, spec.from_instance) != _holder(status):
+        return StaleReason.NOT_THE_HOLDER
+    if not _is_offerable(lease, status):
         return StaleReason.TENURE_ENDED
+    if spec.to.holder_identity == status.holder_identity and spec.to.instance in (None, status.instance):
+        return StaleReason.ALREADY_THE_HOLDER
     if status.successor is not None and status.successor.handoff_uid != handoff.metadata.uid:
         return StaleReason.ANOTHER_ACCEPTED
     return None
@@ -72,12 +86,17 @@ def _holder(status: WorkLeaseStatus) -> tuple[str | None, str | None]:
 
 
 # ----------------------------------------------------------------------------------------------- on the WorkLease
-def successor(handoffs: Iterable[Handoff], status: WorkLeaseStatus, now: Moment) -> tuple[Successor, Handoff] | None:
-    """The acceptance that takes effect on a lease with this status: the oldest valid one, if none has before."""
+def successor(
+    handoffs: Iterable[Handoff], lease: WorkLease, status: WorkLeaseStatus, now: Moment
+) -> tuple[Successor, Handoff] | None:
+    """The acceptance that takes effect on `lease`, were `status` its status: the oldest valid one, if none has before.
+
+    One that is not pinned to a tenure yet has to wait for that: what was accepted must not come to be another tenure.
+    """
     known = tuple(handoffs)
     if status.successor is not None or any(_has_taken_effect(handoff, status) for handoff in known):
         return None
-    valid = [handoff for handoff in known if _is_accepted(handoff) and _fits(handoff, status)]
+    valid = [one for one in known if _is_accepted(one) and _fits(one, lease, status)]
     if not valid:
         return None
     chosen = min(valid, key=lambda handoff: (handoff.metadata.creation_timestamp or "", handoff.metadata.uid))
@@ -101,15 +120,20 @@ def _is_accepted(handoff: Handoff) -> bool:
     )
 
 
-def _fits(handoff: Handoff, status: WorkLeaseStatus) -> bool:
-    epoch = offered_epoch(handoff, status)
-    return epoch is not None and objection(handoff, epoch, status) is None
+def _fits(handoff: Handoff, lease: WorkLease, status: WorkLeaseStatus) -> bool:
+    epoch = offered_epoch(handoff)
+    return epoch is not None and objection(handoff, epoch, lease, status) is None
 
 
 def _has_taken_effect(handoff: Handoff, status: WorkLeaseStatus) -> bool:
     """At most one acceptance takes effect for each epoch, also when its target did not claim in time."""
     taken = (HandoffPhase.ACCEPTED, HandoffPhase.LAPSED)
-    return handoff.status.phase in taken and handoff.status.epoch == status.epoch
+    return handoff.status.phase in taken and offered_epoch(handoff) == status.epoch
+
+
+def at_stake(before: WorkLeaseStatus, after: WorkLeaseStatus) -> Successor | None:
+    """The reservation that a decision makes, ends or grants, if any."""
+    return None if before.successor == after.successor else after.successor or before.successor
 
 
 def subject_of(handoffs: Iterable[Handoff], reserved: Successor) -> str:
@@ -129,8 +153,10 @@ def decide_handoff(
     if before.phase not in OPEN:
         return HandoffDecision(None, None)
     answer_by = _answer_by(handoff, now)
-    epoch = offered_epoch(handoff, lease.status if lease is not None else None)
+    epoch = _epoch_to_offer(handoff, lease)
     phase, message, granted = _next_phase(handoff, lease, epoch, answer_by, now, tuple(others))
+    if phase is HandoffPhase.PENDING and before.epoch is not None and _takes_effect_next(handoff, lease):
+        return HandoffDecision(None, None)  # the lease's next status tells, and then this is written once
     status = before.model_copy(
         update={
             "phase": phase,
@@ -141,15 +167,18 @@ def decide_handoff(
         }
     )
     conditions = _conditions(handoff, lease, phase, message, now)
-    if status == before.model_copy(update={"observed_generation": status.observed_generation}) and _same(
-        conditions, before.conditions
-    ):
+    if status == before and _same(conditions, before.conditions):
         waits = phase is HandoffPhase.PENDING and answer_by > now.wall
         return HandoffDecision(None, now.clock_at(answer_by) if waits else None)
     notices: tuple[HandoffNotice, ...] = ()
     if phase is not before.phase or before.answer_by is None:
         notices = (HandoffNotice(phase, message, warning=phase in _TROUBLE),)
     return HandoffDecision(status.model_copy(update={"conditions": conditions}), None, notices)
+
+
+def _takes_effect_next(handoff: Handoff, lease: WorkLease | None) -> bool:
+    """The lease is there to be reserved by this acceptance."""
+    return lease is not None and _is_accepted(handoff) and lease.metadata.deletion_timestamp is None
 
 
 _TROUBLE = frozenset({HandoffPhase.STALE, HandoffPhase.EXPIRED, HandoffPhase.LAPSED})
@@ -180,25 +209,37 @@ def _next_phase(
         if status.successor is not None and status.successor.handoff_uid == uid:
             return HandoffPhase.ACCEPTED, f"the work is reserved for the target until {status.successor.until}", None
     if handoff.status.phase is HandoffPhase.ACCEPTED:
-        if status is not None and (status.epoch != epoch or status.phase in (Phase.REVOKED, Phase.COMPLETED)):
-            return HandoffPhase.STALE, _because(StaleReason.EPOCH_MOVED), None
-        return HandoffPhase.LAPSED, "the target did not claim in time", None
+        return (*_reservation_ended(lease, epoch), None)
     response = handoff.spec.response
     if response is not None and response.decision is ResponseDecision.REJECTED:
         return HandoffPhase.REJECTED, words(f"the target rejected it: {response.reason}"), None
     if response is not None and response.decision is ResponseDecision.WITHDRAWN:
         return HandoffPhase.WITHDRAWN, words(f"the sender withdrew it: {response.reason}"), None
-    if status is not None and epoch is not None:
-        stale = objection(handoff, epoch, status)
-        if stale is None and any(_has_taken_effect(other, status) for other in others if other is not handoff):
+    if lease is not None and epoch is not None:
+        stale = objection(handoff, epoch, lease, lease.status)
+        if stale is None and any(_has_taken_effect(other, lease.status) for other in others if other is not handoff):
             stale = StaleReason.ANOTHER_ACCEPTED
         if stale is not None:
             return HandoffPhase.STALE, _because(stale), None
-    if response is not None and status is not None and epoch is not None:
-        return HandoffPhase.PENDING, "accepted: it takes effect with the next decision on the work", None
+        if response is not None and lease.metadata.deletion_timestamp is None:
+            return HandoffPhase.PENDING, "accepted: it takes effect with the next decision on the work", None
     if answer_by <= now.wall:
-        return HandoffPhase.EXPIRED, "the target did not answer in time", None
-    return HandoffPhase.PENDING, "the target has not answered yet", None
+        return HandoffPhase.EXPIRED, _IN_VAIN if response is not None else "the target did not answer in time", None
+    return HandoffPhase.PENDING, UNANSWERED if response is None else "accepted: there is nothing to hand over yet", None
+
+
+_IN_VAIN = "it was accepted, but there was nothing to hand over in time"
+
+
+def _reservation_ended(lease: WorkLease | None, epoch: int | None) -> tuple[HandoffPhase, str]:
+    """What became of an acceptance that had taken effect, and whose reservation ended without a grant."""
+    if lease is None:
+        return HandoffPhase.LAPSED, "the work was deleted before the target claimed it"
+    if lease.status.epoch != epoch:
+        return HandoffPhase.STALE, _because(StaleReason.EPOCH_MOVED)
+    if not _is_offerable(lease, lease.status) and lease.status.phase is not Phase.RELEASED:
+        return HandoffPhase.STALE, _because(StaleReason.TENURE_ENDED)
+    return HandoffPhase.LAPSED, "the target did not claim in time"
 
 
 def _because(reason: StaleReason) -> str:
@@ -209,6 +250,7 @@ _STALE = {
     StaleReason.NOT_THE_HOLDER: "its sender does not hold the tenure that it offers",
     StaleReason.EPOCH_MOVED: "the work is under another epoch than the one that is offered",
     StaleReason.TENURE_ENDED: "the tenure that is offered was released, revoked or completed",
+    StaleReason.ALREADY_THE_HOLDER: "its target holds the work already",
     StaleReason.ANOTHER_ACCEPTED: "another handoff of the same tenure was accepted first",
 }
 

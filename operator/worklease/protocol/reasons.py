@@ -110,6 +110,8 @@ class StaleReason(StrEnum):
     """The work is under another epoch than the one that is offered."""
     TENURE_ENDED = "TenureEnded"
     """The tenure that is offered was released, revoked or completed."""
+    ALREADY_THE_HOLDER = "AlreadyTheHolder"
+    """Its target holds the work already."""
     ANOTHER_ACCEPTED = "AnotherAccepted"
     """Another handoff of the same tenure was accepted first."""
 
