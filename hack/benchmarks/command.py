@@ -13,10 +13,10 @@ from onecluster import Contexts, cluster, namespace, operator
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 
-from . import leases
+from . import fencing, leases
 from .world import World
 
-SECTIONS = ("renewals", "grants", "expiries", "cost")
+SECTIONS = ("renewals", "grants", "expiries", "cost", "fencing")
 HELD = (1000, 10000)
 AGENT = "bench"
 ROLE = "worklease-gitops"
@@ -36,6 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     sections = options.only or SECTIONS
+    if "fencing" in sections:
+        fencing.run()
+        sections = [section for section in sections if section != "fencing"]
+    if not sections:
+        return 0
     with tempfile.TemporaryDirectory(prefix="worklease-bench-") as temporary, cluster(options.kubeconfig) as access:
         directory = Path(temporary)
         for section in sections:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import signal
 import ssl
@@ -33,6 +34,8 @@ ANSWER_WITHIN_SECONDS = 5.0
 MOST_BYTES = 2**20
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "address already in use"
+
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\n[^-]*-----END CERTIFICATE-----\n")
 
 CONTROLLERS_RUN = (
     "clusterrole-aggregation-controller",
@@ -283,10 +286,10 @@ class ControlPlane:
 
     def _api_server_ready(self, port: int) -> bool:
         # The server makes its certificate when it starts, and puts the authority's after its own.
-        _, *issuer = _certificates(self.directory / "certificates" / "apiserver.crt")
-        if not issuer:
+        certificates = _certificates(self.directory / "certificates" / "apiserver.crt")
+        if len(certificates) < 2:
             return False
-        self.ca_file.write_text(issuer[-1])
+        self.ca_file.write_text(certificates[-1])
         return bool(_ask(f"https://{LOOPBACK}:{port}/readyz", self.ca_file, self.users[ADMIN].token))
 
     def _controllers_ready(self) -> bool:
@@ -295,12 +298,12 @@ class ControlPlane:
 
 
 def _certificates(path: Path) -> list[str]:
+    """The complete certificates of a file that may be missing, empty or half written."""
     try:
         text = path.read_text()
     except FileNotFoundError:
-        return [""]
-    end = "-----END CERTIFICATE-----\n"
-    return [part + end for part in text.split(end) if part]
+        return []
+    return CERTIFICATE.findall(text)
 
 
 def _ask(url: str, ca_file: Path | None = None, token: str = "", content: bytes | None = None) -> bytes:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from progress import say
 
-from . import leases
+from . import leases, payments
 from .setting import stage
 from .stage import Stage
 
-CHAPTERS = (leases.play,)
+CHAPTERS = (leases.play, payments.play)
 
 
 def main(arguments: Sequence[str]) -> int:

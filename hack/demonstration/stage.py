@@ -60,6 +60,12 @@ class Stage:
             raise NotAsToldError(f"{command} should have succeeded, and answered:\n{output}")
         return output
 
+    def show(self, who: str, what: str, text: str) -> None:
+        """Show something that is said by other means than kubectl."""
+        print(f"{self._in(BOLD, f'{who} > ')}{what}", flush=True)
+        for line in text.strip().splitlines():
+            print(self._in(DIM, "    " + line), flush=True)
+
     def state(self, name: str, as_: str) -> dict[str, Any]:
         """A WorkLease as it is now, without showing anything."""
         parsed: dict[str, Any] = json.loads(self.run("get", "worklease", name, "--output=json", as_=as_, shown=False))

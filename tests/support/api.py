@@ -58,6 +58,7 @@ class Api:
         self._token = token
         self._pool = urllib3.PoolManager(
             maxsize=32,
+            block=True,
             ca_certs=configuration.ssl_ca_cert,
             cert_file=None if token else configuration.cert_file,
             key_file=None if token else configuration.key_file,

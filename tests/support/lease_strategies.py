@@ -14,6 +14,15 @@ from hypothesis import strategies as st
 
 from support.leases import at, wall
 from worklease.api.fields import GRANTED_EPOCH_MAX, HISTORY_MAX, STATED_EPOCH_MAX, Condition
+from worklease.api.handoff import (
+    Handoff,
+    HandoffPhase,
+    HandoffSpec,
+    HandoffStatus,
+    Response,
+    ResponseDecision,
+    Target,
+)
 from worklease.api.statements import (
     Checkpoint,
     Claim,
@@ -211,6 +220,53 @@ lawful_status = st.one_of(
 ).map(status_of)
 
 
+# ---------------------------------------------------------------------------------------------------------- handoffs
+handoffs = st.lists(
+    maps(
+        {
+            "phase": chosen([HandoffPhase.PENDING, HandoffPhase.PENDING, *HandoffPhase]),
+            "named": maybe(places),
+            "pinned": maybe(places),
+            "sender": maybe(maps(HOLDER)),
+            "target": maps({"holder_identity": names, "instance": maybe(instances)}),
+            "answer": maybe(chosen([ResponseDecision.ACCEPTED, *ResponseDecision])),
+            "created": maybe(times),
+            "claim_within_seconds": chosen([1, 300, 86400]),
+        }
+    ),
+    max_size=2,
+)
+
+
+def handoffs_of(drawn: list[Drawn], current: int) -> tuple[Handoff, ...]:
+    """Of the same item; the first has the uid that a drawn successor names."""
+
+    def epoch(place: str | None) -> int | None:
+        return None if place is None else min(max(PLACES[place](current), 0), STATED_EPOCH_MAX)
+
+    return tuple(
+        Handoff(
+            metadata=Metadata(
+                name=f"h{number}",
+                namespace="team",
+                uid="uid-h" if number == 0 else f"uid-h{number}",
+                creation_timestamp=one["created"],
+            ),
+            spec=HandoffSpec(
+                work_lease_name="item",
+                epoch=epoch(one["named"]),
+                from_=one["sender"] and one["sender"]["holder_identity"],
+                from_instance=one["sender"] and one["sender"]["instance"],
+                to=Target(**one["target"]),
+                claim_within_seconds=one["claim_within_seconds"],
+                response=one["answer"] and Response(decision=one["answer"], reason=""),
+            ),
+            status=HandoffStatus(phase=one["phase"], epoch=epoch(one["pinned"])),
+        )
+        for number, one in enumerate(drawn)
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------- cases
 @dataclass(frozen=True)
 class Case:
@@ -220,6 +276,7 @@ class Case:
     observation: Observation | None
     now: Moment
     floor: int
+    handoffs: tuple[Handoff, ...]
 
 
 WAITS = chosen([0.0, 0.001, 5.0, 10.0, 60.0, 90.0, 100000.0])
@@ -232,6 +289,7 @@ circumstances = maps(
         "seen_after": WAITS,
         "decided_after": WAITS,
         "floor": chosen([0, 0, 1, 100, 2**51]),
+        "handoffs": st.just([]) | handoffs,
     }
 )
 
@@ -254,10 +312,11 @@ def case_of(drawn: tuple[Drawn, WorkLeaseStatus, Drawn]) -> Case:
         seen = observe(None, earlier, at(0), None)
     heard = None if around["heard"] is None else at(around["heard"]).wall
     seen = observe(seen, lease, at(around["seen_after"]), heard)
-    return Case(lease, seen, at(around["seen_after"] + around["decided_after"]), around["floor"])
+    now = at(around["seen_after"] + around["decided_after"])
+    return Case(lease, seen, now, around["floor"], handoffs_of(around["handoffs"], status.epoch))
 
 
 cases = st.tuples(specs, any_status, circumstances).map(case_of)
-"""Any WorkLease that fits the schema, what was seen of it (nothing, one sight, or two), and a later time."""
+"""Any WorkLease that fits the schema, what was seen of it (nothing, one sight, or two), handoffs, and a later time."""
 lawful_cases = st.tuples(specs, lawful_status, circumstances).map(case_of)
 """The same, with a status that an operator could have left."""

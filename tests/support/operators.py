@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,10 @@ class OperatorProcess(Probes):
     def log(self) -> str:
         """What it has written so far."""
         return self.log_file.read_text(errors="replace")
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """Its log in JSON, as objects."""
+        return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
 
     def serves(self) -> int:
         """Waits until it serves its probes; returns the port."""
@@ -215,8 +219,3 @@ class Launcher:
         for operator in self._started:
             operator.send(signal.SIGCONT)
             operator.stop()
-
-
-def log_lines(log: str) -> Sequence[dict[str, Any]]:
-    """A log in JSON, as objects."""
-    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]

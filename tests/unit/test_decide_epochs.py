@@ -10,6 +10,7 @@ from support.leases import (
     EPOCH,
     VERSION,
     after,
+    at,
     checkpoint,
     claim,
     completion,
@@ -21,14 +22,16 @@ from support.leases import (
     renewal,
     revocation,
     said,
+    sight,
     successor,
     wall,
     work_lease,
 )
 from worklease.api.fields import GRANTED_EPOCH_MAX, STATED_EPOCH_MAX, Condition
+from worklease.api.handoff import Handoff, HandoffSpec, Response, ResponseDecision, Target
 from worklease.api.statements import EffectState
-from worklease.api.worklease import Phase, WorkLeaseStatus
-from worklease.protocol.decide import highest_mentioned
+from worklease.api.worklease import Metadata, Phase, WorkLeaseStatus
+from worklease.protocol.decide import decide, highest_mentioned
 from worklease.protocol.reasons import (
     ConditionName,
     ConditionReason,
@@ -93,6 +96,16 @@ def test_a_reservation_survives_a_stall_until_its_time() -> None:
     lease = work_lease(Phase.RELEASED, version=1, decided={"successor": successor(20.0)}, claim=claim())
     assert decided_status(lease, 1.0).successor is not None
     assert decided_status(lease, 20.0).successor is None
+
+
+def test_a_targets_claim_that_stalled_is_refused_when_its_reservation_ends() -> None:
+    """The sender still holds, so the claim is one of somebody else: refused in the same swap, and nothing stalls."""
+    lease = work_lease(Phase.HELD, version=1, decided={"successor": successor(20.0)}, claim=claim())
+    decision = decide_at(lease, 20.0)
+    assert decision.status is not None
+    assert (decision.status.successor, decision.status.observed_claim_id) == (None, "claim-b")
+    assert [n.reason for n in decision.notices] == [EventReason.RESERVATION_ENDED, EventReason.CLAIM_REFUSED]
+    assert decide_at(after(lease, decision), 20.0).status is None
 
 
 def test_a_stall_is_written_once() -> None:
@@ -214,3 +227,26 @@ def test_an_adopted_epoch_at_the_bound_of_creation_leaves_room_above_it() -> Non
     claimed = said(adopted, claim=claim(epoch=2**51))
     assert stalled(decided_status(claimed)).reason == StallReason.EPOCH_FLOOR_TOO_LOW
     assert decided_status(claimed, floor=2**51).epoch == 2**51 + VERSION + 2
+
+
+def test_an_acceptance_takes_effect_after_the_claim_that_stalled() -> None:
+    """A re-claim that waits for a higher floor comes first; the acceptance does not make it somebody else's claim."""
+    offer = Handoff(
+        metadata=Metadata(name="to-bob", namespace="team", uid="uid-h", creation_timestamp=wall(0)),
+        spec=HandoffSpec(
+            work_lease_name="item",
+            from_="alice",
+            from_instance="pod:a-0/1",
+            to=Target(holder_identity="bob"),
+            response=Response(decision=ResponseDecision.ACCEPTED, reason=""),
+        ),
+    )
+    lease = work_lease(Phase.HELD, version=1)
+    seen = sight(lease)
+    accepted = decide(lease, seen, at(1), handoffs=(offer,))
+    assert accepted.status is not None
+    assert accepted.status.successor is not None
+    stuck = decide(said(lease, claim=reclaim()), seen, at(1), handoffs=(offer,))
+    assert stuck.status is not None
+    assert stuck.status.successor is None
+    assert stalled(stuck.status).status == "True"

@@ -45,7 +45,9 @@ def test_the_first_claim_is_granted() -> None:
     assert (tenure.epoch, tenure.claim_id, tenure.holder_identity) == (VERSION, "claim-b", "bob")
     assert (tenure.purpose, tenure.grant_reason, tenure.acquire_time) == ("to go on", "FirstGrant", wall(3))
     assert (tenure.end_time, tenure.end_reason, tenure.handoff_uid) == (None, None, None)
-    assert [notice.reason for notice in decision.notices] == [EventReason.GRANTED]
+    assert [(n.reason, n.note) for n in decision.notices] == [
+        (EventReason.GRANTED, f"epoch {VERSION} granted to bob: FirstGrant")
+    ]
 
 
 REASONS: dict[str, tuple[Phase, dict[str, Any], GrantReason, str]] = {

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--namespace",
         metavar="NAME",
+        type=_namespace,
         action="append",
         help="serve this namespace only; may be repeated (as a variable: separated by commas). Default: all of them",
     )
@@ -82,6 +83,12 @@ def _number(what: str, least: int, most: int):  # type: ignore[no-untyped-def]
     return parse
 
 
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"a namespace is a name such as team-a, not {text!r}")
+    return text
+
+
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
@@ -92,7 +99,8 @@ def _address(text: str) -> tuple[str, int]:
 def options(argv: list[str] | None = None) -> tuple[Options, str, str]:
     """What was asked for, the log's format and its level. Exits with 2 on a wrong command line."""
     arguments = parser()
-    given = arguments.parse_args([*_from_environment(arguments), *(sys.argv[1:] if argv is None else argv)])
+    typed = sys.argv[1:] if argv is None else argv
+    given = arguments.parse_args([*_from_environment(arguments, arguments.parse_args(typed)), *typed])
     replicas = given.replicas or 1
     ordinal = given.ordinal
     if ordinal is None:
@@ -118,18 +126,25 @@ def options(argv: list[str] | None = None) -> tuple[Options, str, str]:
     return chosen, given.log_format or "text", given.log_level or "info"
 
 
-def _from_environment(arguments: argparse.ArgumentParser) -> list[str]:
+def _from_environment(arguments: argparse.ArgumentParser, typed: argparse.Namespace) -> list[str]:
+    """As flags, what variables say about that was not typed."""
     found: list[str] = []
     for action in arguments._actions:
         flag = action.option_strings[-1] if action.option_strings else ""
-        value = os.environ.get("WORKLEASE_" + flag.removeprefix("--").replace("-", "_").upper()) if flag else None
-        if not value or flag in ("--help", "--version"):
+        variable = "WORKLEASE_" + flag.removeprefix("--").replace("-", "_").upper()
+        value = os.environ.get(variable)
+        if not value or getattr(typed, action.dest, "") is not None:
             continue
-        if action.nargs == 0:
-            found += [flag] if value.lower() in ("1", "true", "yes") else []
-        else:
+        if action.nargs != 0:
             found += [f"{flag}={one.strip()}" for one in (value.split(",") if flag == "--namespace" else [value])]
+        elif value.lower() in _ON:
+            found.append(flag)
+        elif value.lower() not in _OFF:
+            arguments.error(f"{variable} is true or false, not {value!r}")
     return found
+
+
+_ON, _OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 
 async def _run(chosen: Options) -> None:

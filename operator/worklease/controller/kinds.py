@@ -14,13 +14,12 @@ from worklease.controller.pulse import Pulse
 from worklease.controller.reconciler import Reconciler, Settings
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View
-from worklease.controller.watch import Kind
+from worklease.controller.watch import KINDS, Kind
 from worklease.errors import ApiError
 from worklease.kube.session import Session
 
 logger = logging.getLogger(__name__)
 
-KINDS = ("workleases", "handoffs")
 RESYNC_SECONDS = 600.0
 
 

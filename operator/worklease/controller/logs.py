@@ -24,12 +24,31 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+def _leave_out_attempts(record: logging.LogRecord) -> bool:
+    """kopf tells each of its attempts; that the API server cannot be reached is said by us, and once."""
+    return not (record.name.startswith("kopf.") and str(record.msg).startswith("Request attempt"))
+
+
+class _Terse(logging.Filter):
+    """kopf's tracebacks of what it met on the network, in one line each: it is restarted, and nobody needs to act."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("kopf") and record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            record.msg = f"{record.getMessage().splitlines()[0]} ({type(error).__name__})"
+            record.args, record.exc_info, record.exc_text = (), None, None
+        return True
+
+
 def configure(form: str, level: str) -> None:
     """Send everything to stderr as `form` ("text" or "json") from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_leave_out_attempts)
     handler.setFormatter(
         JsonFormatter() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     )
+    if level != "debug":
+        handler.addFilter(_Terse())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -6,11 +6,12 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from worklease import __version__
 from worklease.controller import probes, watch
 from worklease.controller.clock import WatchClock
-from worklease.controller.kinds import KINDS, Kinds
+from worklease.controller.kinds import Kinds
 from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
 from worklease.controller.reconciler import Settings
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 HEALTH_CHECK_SECONDS = 0.5
 PAUSED_SECONDS = 1.0
 """A check that comes later than this was held up on this side: nobody has been listening."""
+STUCK_SECONDS = 15.0
+"""After this long without a watch, or a list on the way to one, although the API server answers: start again."""
 DEAF_SECONDS = 300.0
 """After this long without a watch although the API server answers, the process is better started anew."""
 RESTART_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -52,7 +55,7 @@ class Operator:
         self.port: int | None = None
         self._on_started = on_started
         self._health = watch.WatchHealth()
-        self._health.expected = len(KINDS) * max(1, len(options.namespaces))
+        self._health.expected = len(watch.KINDS) * max(1, len(options.namespaces))
         self._pulse: Pulse | None = None
         self._trouble = "the watch has not been opened yet"
 
@@ -100,7 +103,13 @@ class Operator:
             started_at = time.monotonic()
             try:
                 await watch.watch(
-                    session, self._health, kinds.by_plural, self.options.namespaces, stop, self._on_started
+                    session,
+                    self._health,
+                    kinds.by_plural,
+                    self.options.namespaces,
+                    stop,
+                    on_started=self._on_started,
+                    stuck=partial(self._stuck, started_at),
                 )
                 return
             except asyncio.CancelledError:
@@ -119,6 +128,12 @@ class Operator:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await stop.wait()
+
+    def _stuck(self, started_at: float) -> bool:
+        closed_at = self._health.closed_at
+        if closed_at is None or self._pulse is None or not self._pulse.beats():
+            return False
+        return time.monotonic() - max(started_at, closed_at, self._health.progress_at) > STUCK_SECONDS
 
     async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds) -> None:
         """Stop the clock while the watch is down or the store does not answer."""

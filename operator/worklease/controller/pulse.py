@@ -8,7 +8,8 @@ import asyncio
 import logging
 import time
 
-from worklease.errors import ApiError
+from worklease.api.crd import GROUP
+from worklease.errors import ApiError, NotFound
 from worklease.kube.session import Session
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,10 @@ class Pulse:
         return 0.0 if answered_at is None else time.monotonic() - answered_at
 
     def _complain(self, error: ApiError) -> None:
-        self.trouble = f"workleases cannot be listed: {error}"
+        if isinstance(error, NotFound):
+            self.trouble = f"the API server does not serve workleases.{GROUP}: install the CRDs"
+        else:
+            self.trouble = f"workleases cannot be listed: {error}"
         if time.monotonic() - self._complained_at > COMPLAIN_SECONDS:
             self._complained_at = time.monotonic()
             logger.warning("%s", self.trouble)

@@ -147,8 +147,10 @@ class Reconciler:
         known = self._unreadable.get(uid)
         if known is not None and version <= known.version:
             return
+        explanation = stalls.explain(error)
+        said = known is not None and known.said and known.explanation == explanation
         self.forget(uid)
-        self._unreadable[uid] = stalls.Unreadable(version, raw, stalls.explain(error))
+        self._unreadable[uid] = stalls.Unreadable(version, raw, explanation, said)
         self.agenda.now(uid)
 
     def _decide(self, entry: Entry) -> Decision:
@@ -231,10 +233,12 @@ class Reconciler:
 
     async def _say_unreadable(self, uid: str, unreadable: stalls.Unreadable) -> None:
         metadata = unreadable.raw["metadata"]
-        self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
-        logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
-        notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
-        self._recorder.record("WorkLease", metadata["namespace"], metadata["name"], uid, (notice,))
+        if not unreadable.said:
+            unreadable.said = True
+            self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
+            logger.error("%s/%s cannot be read: %s", metadata["namespace"], metadata["name"], unreadable.explanation)
+            notice = Notice(EventReason.STALLED, f"this object cannot be read: {unreadable.explanation}", warning=True)
+            self._recorder.record("WorkLease", metadata["namespace"], metadata["name"], uid, (notice,))
         try:
             await stalls.mark(self._session, unreadable)
         except Conflict:
@@ -243,6 +247,8 @@ class Reconciler:
             logger.warning(
                 "condition Stalled of %s/%s was not stored: %s", metadata["namespace"], metadata["name"], error
             )
+            if not isinstance(error, Refused):
+                self.agenda.failed(uid)
 
     def _failed(self, uid: str, key: str, error: ApiError) -> None:
         """Whether the swap took effect may be unknown: the object itself will tell, when it is read again."""
@@ -283,13 +289,13 @@ class Reconciler:
     # ------------------------------------------------------------------------------------------------------- resync
     async def resync_once(self, namespaces: tuple[str, ...]) -> None:
         """List everything: gaps of a watch swallow deletions."""
-        before = {uid: entry.version for uid in self._view.uids() if (entry := self._view.get(uid)) is not None}
+        before = {*self._view.uids(), *self._unreadable}
         listed: set[str] = set()
         for namespace in namespaces or ("",):
             for raw in await swap.read_all(self._session, namespace):
                 listed.add(raw["metadata"]["uid"])
                 self.see(raw)
-        for uid in before.keys() - listed:
+        for uid in before - listed:
             self.forget(uid)
 
 

@@ -28,7 +28,18 @@ SERIES_SECONDS = 360.0
 PER_OBJECT_BURST = 25
 PER_OBJECT_REFILL_SECONDS = 30.0
 """Each object may say this many things at once, then one more every so often."""
-NOTE_MAX = 1024
+NOTE_BYTES_MAX = 1024
+NAME_MAX = 200
+
+
+def note_of(text: str) -> str:
+    """As much of it as the API server takes, which counts bytes."""
+    return text.encode()[:NOTE_BYTES_MAX].decode(errors="ignore")
+
+
+def event_name(about: str) -> str:
+    """A new name for an Event about an object of that name, which may be as long as a name can be."""
+    return f"{about[:NAME_MAX].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +135,18 @@ class Recorder:
                 "PATCH", f"{path}/{series.name}", body, content_type="application/merge-patch+json"
             )
             return
-        event_name = f"{about.name[:200]}.{uuid.uuid4().hex[:16]}"
+        name = event_name(about.name)
         event: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": event_name, "namespace": about.namespace},
+            "metadata": {"name": name, "namespace": about.namespace},
             "eventTime": stamp,
             "reportingController": CONTROLLER,
             "reportingInstance": self.instance[:128],
             "action": notice.reason.value,
             "reason": notice.reason.value,
             "type": "Warning" if notice.warning else "Normal",
-            "note": notice.note[:NOTE_MAX],
+            "note": note_of(notice.note),
             "regarding": {
                 "apiVersion": API_VERSION,
                 "kind": about.kind,
@@ -145,6 +156,6 @@ class Recorder:
             },
         }
         await self.session.request("POST", path, event)
-        self._series[key] = _Series(event_name, 1, now)
+        self._series[key] = _Series(name, 1, now)
         while len(self._series) > SERIES_MAX:
             self._series.popitem(last=False)

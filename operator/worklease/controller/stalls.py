@@ -5,20 +5,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from worklease.kube.session import JSON_PATCH, Session
-from worklease.kube.swap import path_of
+from worklease.kube.session import Session
+from worklease.kube.swap import patch_status
 from worklease.protocol.history import words
 from worklease.protocol.moments import rfc3339
 from worklease.protocol.reasons import ConditionName, StallReason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unreadable:
-    """An object as it came, with what is wrong with it."""
+    """An object as it came, with what is wrong with it, and whether that has been said."""
 
     version: int
     raw: dict[str, Any]
     explanation: str
+    said: bool = False
 
 
 def explain(error: ValidationError) -> str:
@@ -47,5 +48,4 @@ async def mark(session: Session, unreadable: Unreadable) -> None:
         {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
         {"op": "add", "path": "/status/conditions", "value": conditions},
     ]
-    path = path_of(metadata["namespace"], metadata["name"]) + "/status"
-    await session.request("PATCH", path, patch, content_type=JSON_PATCH)
+    await patch_status(session, metadata["namespace"], metadata["name"], patch)

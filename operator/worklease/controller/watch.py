@@ -19,10 +19,13 @@ from worklease.kube.session import Session
 
 logger = logging.getLogger(__name__)
 
+KINDS = ("workleases", "handoffs")
+LIST_PAGE = 500
 SILENT_SECONDS = 75.0
 """Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
 REOPEN_SECONDS = 2.0
 """How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
+STUCK_CHECK_SECONDS = 1.0
 
 
 class WatchHealth:
@@ -35,6 +38,8 @@ class WatchHealth:
         self.last_heard = monotonic()
         self.closed_at: float | None = monotonic()
         self.ever_open = False
+        self.progress_at = monotonic()
+        """When a list was answered last: a watch follows on it."""
 
     def opened(self) -> None:
         self.open += 1
@@ -42,6 +47,9 @@ class WatchHealth:
         self.last_heard = self._monotonic()
         if self.open >= self.expected:
             self.closed_at = None
+
+    def listed(self) -> None:
+        self.progress_at = self._monotonic()
 
     def heard(self) -> None:
         self.last_heard = self._monotonic()
@@ -87,12 +95,16 @@ class _HeardContent:
 
 
 def response_class_for(health: WatchHealth) -> type[aiohttp.ClientResponse]:
-    """A response class for the session: successful watches report to `health`."""
+    """A response class for the session: successful lists and watches report to `health`."""
 
     class Response(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
-            if self.status == 200 and self.url.query.get("watch") == "true":
+            if self.status != 200 or self.url.path.rsplit("/", 1)[-1] not in KINDS:
+                return self
+            if self.url.query.get("watch") != "true":
+                health.listed()
+            else:
                 self.content = _HeardContent(self.content, health)  # type: ignore[assignment]
             return self
 
@@ -139,6 +151,7 @@ def settings() -> kopf.OperatorSettings:
     configured.queueing.idle_timeout = 1.0
     configured.watching.inactivity_timeout = SILENT_SECONDS
     configured.watching.reconnect_backoff = 0.1
+    configured.watching.chunk_size = LIST_PAGE
     configured.networking.request_timeout = 30.0
     configured.networking.connect_timeout = 5.0
     configured.networking.error_backoffs = (0.1, 0.3, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0)
@@ -188,17 +201,24 @@ def _handler(kind: Kind) -> Callable[..., Any]:
     return seen
 
 
+class WatchNotOpenError(Exception):
+    """kopf does not open a watch although it could: it looks for the kinds that the server serves only once."""
+
+
 async def watch(
     session: Session,
     health: WatchHealth,
     kinds: dict[str, Kind],
     namespaces: tuple[str, ...],
     stop: asyncio.Event,
+    *,
     on_started: Callable[[], None],
+    stuck: Callable[[], bool],
 ) -> None:
     """Watch until `stop` is set, or until kopf sees a signal first: then it sets `stop`.
 
-    Raises whatever kopf gives up with, which it does on any error that it cannot name.
+    Raises whatever kopf gives up with, which it does on any error that it cannot name, and WatchNotOpenError once
+    `stuck()` says so.
     """
     opened: list[aiohttp.ClientSession] = []
     started = asyncio.Event()
@@ -217,7 +237,9 @@ async def watch(
         await asyncio.wait((watching, starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if started.is_set():
             on_started()
-        await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+        while not await _first_of(watching, stopping):
+            if stuck():
+                raise WatchNotOpenError("no watch has been opened although the API server answers")
         if watching.done():
             await watching
             stop.set()  # it returns for a signal only
@@ -228,3 +250,8 @@ async def watch(
         await asyncio.gather(watching, starting, stopping, return_exceptions=True)
         for connections in opened:  # kopf closes them only when it is left to stop in its own way
             await connections.close()
+
+
+async def _first_of(*tasks: "asyncio.Task[Any]") -> bool:
+    done, _ = await asyncio.wait(tasks, timeout=STUCK_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)

@@ -10,6 +10,7 @@ from typing import Any
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KubeConfigMerger
+from yaml import YAMLError
 
 from worklease.errors import ConfigurationError
 
@@ -53,10 +54,15 @@ class Credentials:
         return self._configuration.tls_server_name or None
 
     def ssl_context(self) -> ssl.SSLContext:
+        """Raises ConfigurationError when the certificates that are named cannot be read."""
         configuration = self._configuration
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+        try:
+            context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+            if configuration.cert_file:
+                context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+        except OSError as error:
+            files = ", ".join(str(name) for name in (configuration.ssl_ca_cert, configuration.cert_file) if name)
+            raise ConfigurationError(f"the certificates in {files} cannot be used: {error}") from error
         if not configuration.verify_ssl:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -88,13 +94,20 @@ async def _load(source: Source) -> tuple[Any, str]:
         except (kube_config.ConfigException, OSError) as error:
             raise ConfigurationError(f"the pod's ServiceAccount cannot be used: {error}") from error
     path = source.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    if not await asyncio.to_thread(_any_exists, path):
+        raise ConfigurationError(f"kubeconfig {path} does not exist")
     try:
         await kube_config.load_kube_config(
             config_file=path, context=source.context, client_configuration=configuration, persist_config=False
         )
         return configuration, _namespace(path, source.context)
-    except (kube_config.ConfigException, OSError, KeyError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"kubeconfig {path} cannot be used: {error}") from error
+    except (kube_config.ConfigException, OSError, KeyError, ValueError, TypeError, YAMLError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigurationError(f"kubeconfig {path} cannot be used: {said}") from error
+
+
+def _any_exists(paths: str) -> bool:
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
 
 
 def _pod_namespace() -> str:

@@ -11,6 +11,7 @@ import aiohttp
 
 from worklease.errors import (
     ApiError,
+    ConfigurationError,
     Conflict,
     NotFound,
     Refused,
@@ -123,6 +124,13 @@ class Session:
             ):
                 raw = await response.read()
                 status, retry_after = response.status, response.headers.get("Retry-After", "")
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            # What was cancelled is a task of the connection: kopf, when it ends, ends all that came after its start.
+            raise Unanswered(f"{method} {path}: the connection was given up") from None
+        except ConfigurationError as error:
+            raise Unauthenticated(f"{method} {path}: {error}") from error
         except TimeoutError as error:
             raise Unanswered(f"{method} {path}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -85,7 +85,12 @@ async def swap_tested(
     ]
     patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in tests]
     patch.append({"op": "add", "path": "/status", "value": status.manifest()})
-    path = path_of(lease.metadata.namespace, lease.metadata.name) + "/status"
+    return await patch_status(session, lease.metadata.namespace, lease.metadata.name, patch)
+
+
+async def patch_status(session: Session, namespace: str, name: str, patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Apply a JSON patch to /status. Raises Conflict when one of its tests fails, NotFound if the object is gone."""
+    path = path_of(namespace, name) + "/status"
     try:
         return (await session.request("PATCH", path, patch, content_type=JSON_PATCH)).body
     except Refused as refusal:

@@ -51,6 +51,14 @@ class _Draft:
     stall: Stall | None = None
     notices: list[Notice] = field(default_factory=list)
 
+    @property
+    def pending_claim(self) -> Claim | None:
+        """The claim that has been neither granted nor refused."""
+        claim, status = self.lease.spec.claim, self.status
+        if claim is None or claim.epoch != status.epoch or claim.id == status.observed_claim_id:
+            return None
+        return claim
+
     def set(self, **fields: Any) -> None:
         self.status = self.status.model_copy(update=fields)
 
@@ -169,11 +177,12 @@ def _lapse(draft: _Draft) -> None:
 
 
 def _claim(draft: _Draft) -> None:
-    claim, status = draft.lease.spec.claim, draft.status
-    if claim is None or claim.epoch != status.epoch or claim.id == status.observed_claim_id:
+    claim, status = draft.pending_claim, draft.status
+    if claim is None:
         return
     refusal = _refusal(claim, status)
     if refusal is not None:
+        draft.stall = None
         draft.set(observed_claim_id=claim.id)
         draft.notice(EventReason.CLAIM_REFUSED, f"claim {claim.id} was refused: {refusal.value}", warning=True)
     elif draft.lease.metadata.deletion_timestamp is None:
@@ -197,15 +206,16 @@ def _untold(successor: Successor, handoffs: tuple[Handoff, ...]) -> bool:
 
 
 def _reserve(draft: _Draft) -> None:
-    """An accepted handoff takes effect; not on an object that is going away, nor beside a claim of the holder's."""
+    """An accepted handoff takes effect; not on an object that is going away, nor before a claim that is pending."""
     chosen = handoff_rules.successor(draft.handoffs, draft.lease, draft.status, draft.now)
-    if chosen is None or draft.lease.metadata.deletion_timestamp is not None:
+    if chosen is None or draft.lease.metadata.deletion_timestamp is not None or draft.pending_claim is not None:
         return
     reserved, handoff = chosen
     draft.set(successor=reserved)
     draft.notice(EventReason.RESERVED, f"reserved for {reserved.holder_identity} by handoff {handoff.metadata.name}")
 
 
+# A target's claim that could not be granted is judged once more when its reservation has ended: no claim is left over.
 _STEPS: tuple[Callable[[_Draft], None], ...] = (
     _adopt,
     _complete,
@@ -214,6 +224,7 @@ _STEPS: tuple[Callable[[_Draft], None], ...] = (
     _lapse,
     _claim,
     _reservation,
+    _claim,
     _reserve,
 )
 

@@ -1,0 +1,118 @@
+"""What both kinds of middleware share: the fence of one request, and refusals as problem details (RFC 9457).
+
+The request's fence is meant to be called inside the transaction that has the effect. A mark moved at the door
+instead, before the application runs, is check-then-act: a request that has passed may take effect after a newer one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from worklease.errors import (
+    EffectMismatch,
+    FencingError,
+    MalformedToken,
+    MarkUnavailable,
+    MissingToken,
+    NoStanding,
+    OtherLease,
+    StaleEpoch,
+)
+from worklease.fencing.token import Token
+
+FENCE_KEY: Final = "worklease.fence"
+"""Where the request's fence is found: in the ASGI scope or the WSGI environ."""
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+CONTENT_TYPE: Final = "application/problem+json"
+MAX_DETAIL: Final = 1024
+
+PROBLEMS: Final[dict[type[FencingError], tuple[int, str, str]]] = {
+    StaleEpoch: (412, "stale-epoch", "The lease has passed to a later tenure"),
+    NoStanding: (412, "no-standing", "The epoch has no standing now"),
+    MissingToken: (428, "missing-token", "This request needs a fencing token"),
+    MalformedToken: (400, "malformed-token", "The fencing token is malformed"),
+    OtherLease: (403, "other-lease", "The fencing token is for other work"),
+    EffectMismatch: (422, "effect-mismatch", "The effect's id was used for a different request"),
+    MarkUnavailable: (503, "mark-unavailable", "The mark cannot be read or moved"),
+}
+"""HTTP status, last part of `type`, and `title` for each refusal."""
+
+Mark = Callable[[Any, Token], None]
+Door = Callable[[Token], object]
+Protected = Callable[[str, str], bool]
+
+
+def unsafe_method(method: str, path: str) -> bool:
+    """What needs a token unless told otherwise: every request that may have an effect by its method (RFC 9110)."""
+    return method not in SAFE_METHODS
+
+
+def problem(error: FencingError) -> tuple[int, bytes]:
+    """The HTTP status and the problem+json body of a refusal."""
+    for kind in type(error).__mro__:
+        if kind in PROBLEMS:
+            status, name, title = PROBLEMS[kind]
+            break
+    else:
+        status, name, title = 503, "refused", "The effect was refused"
+    body: dict[str, Any] = {"type": f"urn:worklease:problem:{name}", "title": title, "status": status}
+    if status != 503:  # What a store says of itself is for its owner's log, not for the sender.
+        body["detail"] = str(error)[:MAX_DETAIL]
+    for field in ("lease", "epoch", "highest"):
+        if hasattr(error, field):
+            body[field] = getattr(error, field)
+    return status, json.dumps(body).encode()
+
+
+class RequestFence:
+    """The fence of one request. It remembers that it refused, so that no framework can turn that into a success."""
+
+    def __init__(self, headers: Iterable[tuple[str | bytes, str | bytes]], mark: Mark | None) -> None:
+        self.refusal: FencingError | None = None
+        self._mark = mark
+        try:
+            self.optional_token: Token | None = Token.from_headers(headers)
+        except MissingToken as error:
+            self.optional_token, self._missing = None, error
+
+    @property
+    def token(self) -> Token:
+        """The request's token; MissingToken when it has none."""
+        if self.optional_token is None:
+            self.refusal = self._missing
+            raise self._missing
+        return self.optional_token
+
+    def __call__(self, transaction: Any, lease: str | None = None) -> Token:
+        """Checks and moves the mark in the effect's transaction, or raises; answers with the token.
+
+        Name the `lease` that the effect belongs to wherever the application knows it: a sender that lost this
+        work may well hold another.
+        """
+        if self._mark is None:
+            raise TypeError("the middleware was made without `mark`, so this fence has nothing to call: give it one")
+        try:
+            token = self.token
+            if lease is not None and token.lease != lease:
+                raise OtherLease(token.lease, lease)
+            self._mark(transaction, token)
+        except FencingError as error:
+            self.refusal = error
+            raise
+        return token
+
+    def overrules(self, status: int) -> FencingError | None:
+        """The refusal that an application's answer hides. An answer that refuses in its own words stands."""
+        return self.refusal if self.refusal is not None and not 400 <= status < 500 else None
+
+
+def require_a_way(mark: Mark | None, door: Door | None) -> None:
+    """A middleware that fences nothing is a mistake, found when the application starts."""
+    if mark is None and door is None:
+        raise TypeError(
+            "give `mark`, for the application to call in its transaction, such as worklease.fencing.sql.fence; "
+            "or `door`, to be called before the application"
+        )
