@@ -32,7 +32,7 @@ def test_the_operator_is_down_between_response_and_successor(cluster: Cluster, t
     """Meanwhile the target cannot claim and the sender goes on; the next operator lets the acceptance take effect."""
     with operating(cluster, team.namespace):
         work, epoch = team.held()
-        offer = Offer.make(work, team.alice, team.bob, acceptWithinSeconds=1)
+        offer = Offer.make(work, team.alice, team.bob)
         offer.seen()
         late = Offer.make(work, team.alice, team.carol)
     assert team.bob.identity.api.get(offer.path).must()["status"]["phase"] == "Pending"
