@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from worklease.api.cel import Check, Rule
+from worklease.api.cel import Check, Rule, same
 from worklease.api.fields import (
     CREATED_EPOCH_MAX,
     Digest,
@@ -29,56 +29,62 @@ from worklease.api.fields import (
 )
 
 # --------------------------------------------------------------------------------------------------------- fragments
-SPEC, STORED, STATUS = "self.spec", "oldSelf.spec", "oldSelf.status"
-EPOCH = f"{STATUS}.epoch"
-HELD = f"{STATUS}.phase in ['Held', 'Jeopardy']"
-SUCCESSOR = f"has({STATUS}.successor)"
+SAID = {"spec": "self.spec", "stored": "oldSelf.spec"}
+"""`spec` is what is being written, `stored` what was said before."""
+DECIDED = {"status": "oldSelf.status"}
+"""`status` is what the operator has decided so far."""
+
+EPOCH = "status.epoch"
+HELD = "status.phase in ['Held', 'Jeopardy']"
+SUCCESSOR = "has(status.successor)"
 
 
-def same(name: str) -> str:
+def unchanged(name: str) -> str:
     """The statement is as it was stored (or absent in both)."""
-    return f"(has({SPEC}.{name}) ? has({STORED}.{name}) && {SPEC}.{name} == {STORED}.{name} : !has({STORED}.{name}))"
+    return same(f"spec.?{name}", f"stored.?{name}")
 
 
 def stated(name: str) -> str:
     """The statement about the current epoch, in what is being written."""
-    return f"(has({SPEC}.{name}) && {SPEC}.{name}.epoch == {EPOCH})"
+    return f"(has(spec.{name}) && spec.{name}.epoch == {EPOCH})"
 
 
 def stored(name: str) -> str:
     """The statement about the current epoch, as it was before this write."""
-    return f"(has({STORED}.{name}) && {STORED}.{name}.epoch == {EPOCH})"
+    return f"(has(stored.{name}) && stored.{name}.epoch == {EPOCH})"
 
 
 UNENDED = " && ".join(f"!{stated(name)}" for name in ("revocation", "release", "completion"))
 STANDING = f"({HELD} && {UNENDED})"
 REVOKING = f"({stated('revocation')} && !{stored('revocation')})"
-CLAIM_PENDING = (
-    f"(has({STORED}.claim) && {STORED}.claim.epoch == {EPOCH}"
-    f" && {STATUS}.?observedClaimID.orValue('') != {STORED}.claim.id)"
-)
+CLAIM_PENDING = f"({stored('claim')} && !({same('status.?observedClaimID', 'stored.?claim.?id')}))"
 CLAIMED_BY_HOLDER = (
-    f"({STATUS}.?holderIdentity.orValue('') == {SPEC}.claim.holderIdentity"
-    f" && {STATUS}.?instance.orValue('') == {SPEC}.claim.instance)"
+    f"({same('status.?holderIdentity', 'spec.?claim.?holderIdentity')}"
+    f" && {same('status.?instance', 'spec.?claim.?instance')})"
 )
 CLAIMED_BY_SUCCESSOR = (
-    f"({SUCCESSOR} && {STATUS}.successor.holderIdentity == {SPEC}.claim.holderIdentity"
-    f" && (!has({STATUS}.successor.instance) || {STATUS}.successor.instance == {SPEC}.claim.instance))"
+    f"({SUCCESSOR} && {same('status.successor.holderIdentity', 'spec.claim.holderIdentity')}"
+    f" && (!has(status.successor.instance) || {same('status.successor.instance', 'spec.claim.instance')}))"
 )
-LAST_HEARD = f"({stored('renewal')} ? {STORED}.renewal.renewTime : {STATUS}.acquireTime)"
-TERM_SECONDS = f"{STATUS}.leaseDurationSeconds + {STATUS}.jeopardyDurationSeconds"
+LAST_HEARD = f"({stored('renewal')} ? stored.renewal.renewTime : status.acquireTime)"
+TERM_SECONDS = "status.leaseDurationSeconds + status.jeopardyDurationSeconds"
 
 ENDED = "the lease has ended, or this is not its epoch"
 
 
 def kept(name: str) -> Check:
     """A statement that has force is not taken back: one of the current epoch, unless the work is free again."""
-    force = f"{stored(name)} && {STATUS}.phase in ['Held', 'Jeopardy', 'Completed']"
-    return Check(f"{name}.kept", f"has({SPEC}.{name}) || !({force})", f"the {name} still has force")
+    force = f"{stored(name)} && status.phase in ['Held', 'Jeopardy', 'Completed']"
+    return Check(f"{name}.kept", f"has(spec.{name}) || !({force})", f"the {name} still has force")
 
 
 def when_said(name: str, condition: str) -> str:
-    return f"!has({SPEC}.{name}) || ({condition})"
+    return f"!has(spec.{name}) || ({condition})"
+
+
+def statement_rule(name: str, *checks: Check) -> Rule:
+    """The rule of one statement: it ends early in a write that leaves the statement as it was."""
+    return Rule(checks, unless=unchanged(name), given=SAID, then_given=DECIDED, field_path=f".spec.{name}")
 
 
 class Statement(Part):
@@ -116,64 +122,49 @@ class Claim(Part):
     purpose: Annotated[Reason, Field(description="What the claimant is going to do, for people who read the history.")]
 
 
-CLAIM_ITSELF = Rule(
-    checks=(
-        Check(
-            "claim.edited",
-            "self.id != oldSelf.id || self == oldSelf",
-            "a claim is not edited: a new one needs a fresh id",
+CLAIM = statement_rule(
+    "claim",
+    Check(
+        "claim.edited",
+        f"!({same('spec.?claim.?id', 'stored.?claim.?id')})",
+        "a claim is not edited: a new one needs a fresh id",
+    ),
+    Check("claim.kept", f"has(spec.claim) || !({HELD} || {CLAIM_PENDING}) || {REVOKING}", "the claim still has force"),
+    Check(
+        "claim.suspended",
+        when_said("claim", f"!spec.suspend || {REVOKING} || ({HELD} && {CLAIMED_BY_HOLDER})"),
+        "work is suspended",
+    ),
+    Check(
+        "claim.complete",
+        when_said("claim", f"status.phase != 'Completed' || {stated('revocation')}"),
+        "work is complete",
+    ),
+    Check(
+        "claim.leased",
+        when_said(
+            "claim",
+            f"!({HELD}) || {stated('revocation')} || {stated('release')} || {CLAIMED_BY_SUCCESSOR}"
+            f" || ({CLAIMED_BY_HOLDER} && !{stated('completion')})",
         ),
-    )
-)
-CLAIM = Rule(
-    field_path=".spec.claim",
-    unless=f"(has({SPEC}.claim) ? has({STORED}.claim) && {SPEC}.claim.id == {STORED}.claim.id : !has({STORED}.claim))",
-    checks=(
-        Check(
-            "claim.kept",
-            f"has({SPEC}.claim) || !({HELD} || {CLAIM_PENDING}) || {REVOKING}",
-            "the claim still has force",
-        ),
-        Check(
-            "claim.suspended",
-            when_said("claim", f"!{SPEC}.suspend || {REVOKING} || ({HELD} && {CLAIMED_BY_HOLDER})"),
-            "work is suspended",
-        ),
-        Check(
-            "claim.complete",
-            when_said("claim", f"{STATUS}.phase != 'Completed' || {stated('revocation')}"),
-            "work is complete",
-        ),
-        Check(
-            "claim.leased",
-            when_said(
-                "claim",
-                f"!({HELD}) || {stated('revocation')} || {stated('release')} || {CLAIMED_BY_SUCCESSOR}"
-                f" || ({CLAIMED_BY_HOLDER} && !{stated('completion')})",
-            ),
-            "work is leased",
-            f"'work is leased until about %s'.format([timestamp(int({LAST_HEARD}) + {TERM_SECONDS})])",
-        ),
-        Check(
-            "claim.reserved",
-            when_said("claim", f"!{SUCCESSOR} || {CLAIMED_BY_SUCCESSOR} || {stated('revocation')}"),
-            "work is reserved for the target of a handoff",
-        ),
-        Check("claim.pending", when_said("claim", f"!{CLAIM_PENDING} || {REVOKING}"), "another claim is being decided"),
-        Check(
-            "claim.epoch",
-            when_said("claim", f"{SPEC}.claim.epoch == {EPOCH}"),
-            "the work has moved on since this claim was written: name the epoch in status",
-        ),
-        Check(
-            "claim.fresh",
-            when_said(
-                "claim",
-                f"{STATUS}.?claimID.orValue('') != {SPEC}.claim.id"
-                f" && {STATUS}.?observedClaimID.orValue('') != {SPEC}.claim.id",
-            ),
-            "a new claim needs a fresh id",
-        ),
+        "work is leased",
+        f"'work is leased until about %s'.format([timestamp(int({LAST_HEARD}) + {TERM_SECONDS})])",
+    ),
+    Check(
+        "claim.reserved",
+        when_said("claim", f"!{SUCCESSOR} || {CLAIMED_BY_SUCCESSOR} || {stated('revocation')}"),
+        "work is reserved for the target of a handoff",
+    ),
+    Check("claim.pending", when_said("claim", f"!{CLAIM_PENDING} || {REVOKING}"), "another claim is being decided"),
+    Check(
+        "claim.epoch",
+        when_said("claim", f"spec.claim.epoch == {EPOCH}"),
+        "the work has moved on since this claim was written: name the epoch in status",
+    ),
+    Check(
+        "claim.fresh",
+        when_said("claim", "!(optional.of(spec.claim.id) in [status.?claimID, status.?observedClaimID])"),
+        "a new claim needs a fresh id",
     ),
 )
 
@@ -191,13 +182,10 @@ class Renewal(Statement):
     ]
 
 
-RENEWAL = Rule(
-    field_path=".spec.renewal",
-    unless=same("renewal"),
-    checks=(
-        Check("renewal.standing", when_said("renewal", f"{SPEC}.renewal.epoch == {EPOCH} && {STANDING}"), ENDED),
-        kept("renewal"),
-    ),
+RENEWAL = statement_rule(
+    "renewal",
+    Check("renewal.standing", when_said("renewal", f"spec.renewal.epoch == {EPOCH} && {STANDING}"), ENDED),
+    kept("renewal"),
 )
 
 
@@ -213,19 +201,14 @@ class Checkpoint(Statement):
     ]
 
 
-CHECKPOINT = Rule(
-    field_path=".spec.checkpoint",
-    unless=same("checkpoint"),
-    checks=(
-        Check("checkpoint.kept", f"has({SPEC}.checkpoint)", "a checkpoint is replaced, never removed"),
-        Check(
-            "checkpoint.standing", when_said("checkpoint", f"{SPEC}.checkpoint.epoch == {EPOCH} && {STANDING}"), ENDED
-        ),
-        Check(
-            "checkpoint.swap",
-            when_said("checkpoint", f"{SPEC}.checkpoint.previousDigest == {STORED}.?checkpoint.?digest.orValue('')"),
-            "the checkpoint has changed since it was read: name the digest that is stored",
-        ),
+CHECKPOINT = statement_rule(
+    "checkpoint",
+    Check("checkpoint.kept", "has(spec.checkpoint)", "a checkpoint is replaced, never removed"),
+    Check("checkpoint.standing", when_said("checkpoint", f"spec.checkpoint.epoch == {EPOCH} && {STANDING}"), ENDED),
+    Check(
+        "checkpoint.swap",
+        when_said("checkpoint", same("spec.checkpoint.previousDigest", "stored.?checkpoint.?digest.orValue('')")),
+        "the checkpoint has changed since it was read: name the digest that is stored",
     ),
 )
 
@@ -236,22 +219,19 @@ class Release(Statement):
     reason: Annotated[Words, Field(description="Why, for people who read the history.")]
 
 
-RELEASE = Rule(
-    field_path=".spec.release",
-    unless=same("release"),
-    checks=(
-        Check(
-            "release.standing",
-            when_said("release", f"{SPEC}.release.epoch == {EPOCH} && {HELD} && !{stored('release')}"),
-            ENDED,
-        ),
-        Check(
-            "release.unended",
-            when_said("release", f"!{stated('revocation')} && !{stated('completion')}"),
-            ENDED,
-        ),
-        kept("release"),
+RELEASE = statement_rule(
+    "release",
+    Check(
+        "release.standing",
+        when_said("release", f"spec.release.epoch == {EPOCH} && {HELD} && !{stored('release')}"),
+        ENDED,
     ),
+    Check(
+        "release.unended",
+        when_said("release", f"!{stated('revocation')} && !{stated('completion')}"),
+        ENDED,
+    ),
+    kept("release"),
 )
 
 
@@ -269,27 +249,24 @@ class Completion(Statement):
     message: Annotated[Words, Field(description="The result in a sentence.")]
 
 
-COMPLETION = Rule(
-    field_path=".spec.completion",
-    unless=same("completion"),
-    checks=(
-        Check(
-            "completion.standing",
-            when_said(
-                "completion",
-                f"{SPEC}.completion.epoch == {EPOCH} && {STATUS}.phase == 'Held' && !{stored('completion')}"
-                f" && !{stated('revocation')} && !{stated('release')}",
-            ),
-            ENDED,
+COMPLETION = statement_rule(
+    "completion",
+    Check(
+        "completion.standing",
+        when_said(
+            "completion",
+            f"spec.completion.epoch == {EPOCH} && status.phase == 'Held' && !{stored('completion')}"
+            f" && !{stated('revocation')} && !{stated('release')}",
         ),
-        Check("completion.successor", when_said("completion", f"!{SUCCESSOR}"), "the work is being handed over"),
-        Check(
-            "completion.effects",
-            when_said("completion", f"{SPEC}.effects.all(e, !(e.state in ['Attempted', 'Unknown']))"),
-            "effects must be reconciled before completion: none may be Attempted or Unknown",
-        ),
-        kept("completion"),
+        ENDED,
     ),
+    Check("completion.successor", when_said("completion", f"!{SUCCESSOR}"), "the work is being handed over"),
+    Check(
+        "completion.effects",
+        when_said("completion", "self.spec.effects.all(e, !(e.state in ['Attempted', 'Unknown']))"),
+        "effects must be reconciled before completion: none may be Attempted or Unknown",
+    ),
+    kept("completion"),
 )
 
 
@@ -302,21 +279,18 @@ class Revocation(Statement):
     reason: Annotated[Reason, Field(description="Why; it is kept in the history.")]
 
 
-REVOCATION = Rule(
-    field_path=".spec.revocation",
-    unless=same("revocation"),
-    checks=(
-        Check(
-            "revocation.standing",
-            when_said(
-                "revocation",
-                f"{SPEC}.revocation.epoch == {EPOCH} && !{stored('revocation')}"
-                f" && ({STATUS}.phase in ['Held', 'Jeopardy', 'Completed'] || {SUCCESSOR})",
-            ),
-            ENDED,
+REVOCATION = statement_rule(
+    "revocation",
+    Check(
+        "revocation.standing",
+        when_said(
+            "revocation",
+            f"spec.revocation.epoch == {EPOCH} && !{stored('revocation')}"
+            f" && (status.phase in ['Held', 'Jeopardy', 'Completed'] || {SUCCESSOR})",
         ),
-        kept("revocation"),
+        ENDED,
     ),
+    kept("revocation"),
 )
 
 
@@ -333,31 +307,30 @@ class EffectState(StrEnum):
 
 UNRECONCILED = frozenset({EffectState.ATTEMPTED, EffectState.UNKNOWN})
 
-EFFECT_ITSELF = (
-    Rule(
-        checks=(
-            Check(
-                "effect.same",
-                "self.epoch == oldSelf.epoch && self.recipient == oldSelf.recipient && self.action == oldSelf.action"
-                " && has(self.digest) == has(oldSelf.digest) && (!has(self.digest) || self.digest == oldSelf.digest)",
-                "what an effect is never changes; only its state moves",
-            ),
-        )
-    ),
-    Rule(
-        checks=(
-            Check(
-                "effect.forward",
-                "self.state == oldSelf.state"
-                " || (oldSelf.state == 'Attempted' && self.state in ['Succeeded', 'Failed', 'Unknown'])"
-                " || (oldSelf.state == 'Unknown' && self.state in ['Succeeded', 'Failed', 'Compensated'])"
-                " || (oldSelf.state == 'Succeeded' && self.state == 'Compensated')",
-                "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed"
-                " or Compensated, from Succeeded to Compensated",
-            ),
-        )
-    ),
+FORWARD = (
+    "self == oldSelf"
+    " || (oldSelf == 'Attempted' && self in ['Succeeded', 'Failed', 'Unknown'])"
+    " || (oldSelf == 'Unknown' && self in ['Succeeded', 'Failed', 'Compensated'])"
+    " || (oldSelf == 'Succeeded' && self == 'Compensated')"
 )
+FORWARD_ONLY = (
+    "an effect moves from Attempted to Succeeded, Failed or Unknown, from Unknown to Succeeded, Failed or Compensated,"
+    " from Succeeded to Compensated"
+)
+
+
+def fixed(name: str, condition: str) -> tuple[Rule, ...]:
+    return (Rule(checks=(Check(name, condition, "what an effect is never changes; only its state moves"),)),)
+
+
+EFFECT_ITSELF = {
+    "": fixed("effect.digest", same("self.?digest", "oldSelf.?digest")),
+    "epoch": fixed("effect.epoch", "self == oldSelf"),
+    "recipient": fixed("effect.recipient", "self == oldSelf"),
+    "action": fixed("effect.action", "self == oldSelf"),
+    "state": (Rule(checks=(Check("effect.forward", FORWARD, FORWARD_ONLY),)),),
+}
+"""The rules of each effect, by the field at which they stand: the list is a map, so the same id is the same effect."""
 
 
 class Effect(Part):
@@ -373,30 +346,32 @@ class Effect(Part):
     detail: Annotated[Words | None, Field(description="What is worth knowing about its outcome.")] = None
 
 
-STORED_EFFECT = f"{STORED}.effects.exists(o, o.id == e.id)"
-NONE_ADDED = f"{SPEC}.effects.all(e, {STORED_EFFECT})"
+STORED_EFFECT = "oldSelf.spec.effects.exists(o, o.id == e.id)"
+NONE_ADDED = f"self.spec.effects.all(e, {STORED_EFFECT})"
 EFFECTS = Rule(
     field_path=".spec.effects",
-    unless=f"{SPEC}.effects == {STORED}.effects",
+    # The same ids are the same effects, of which EFFECT_ITSELF has judged the changes.
+    unless=same("self.spec.effects.map(e, e.id)", "oldSelf.spec.effects.map(o, o.id)"),
+    then_given=SAID | DECIDED,
     checks=(
         Check(
             "effects.attempted",
-            f"{SPEC}.effects.all(e, {STORED_EFFECT} || (e.state == 'Attempted' && e.epoch == {EPOCH}))",
+            f"self.spec.effects.all(e, {STORED_EFFECT} || (e.state == 'Attempted' && e.epoch == {EPOCH}))",
             "a new effect is logged as Attempted, at the current epoch",
         ),
         Check(
             "effects.standing",
-            f"{NONE_ADDED} || ({STATUS}.phase == 'Held' && {STANDING} && !{SUCCESSOR})",
+            f"{NONE_ADDED} || (status.phase == 'Held' && {STANDING} && !{SUCCESSOR})",
             "a new effect needs a lease that is held, not in jeopardy, ended or being handed over",
         ),
         Check(
             "effects.reconciled",
-            f"{NONE_ADDED} || {STORED}.effects.all(o, o.epoch >= {EPOCH} || o.state != 'Attempted')",
+            f"{NONE_ADDED} || oldSelf.spec.effects.all(o, o.epoch >= {EPOCH} || o.state != 'Attempted')",
             "effects of earlier epochs must be reconciled first",
         ),
         Check(
             "effects.dropped",
-            f"{STORED}.effects.all(o, {SPEC}.effects.exists(e, e.id == o.id)"
+            "oldSelf.spec.effects.all(o, self.spec.effects.exists(e, e.id == o.id)"
             f" || (o.epoch < {EPOCH} && !(o.state in ['Attempted', 'Unknown'])))",
             "only reconciled effects of earlier epochs may be dropped",
         ),
@@ -412,8 +387,8 @@ CREATION = Rule(
     checks=(
         Check(
             "creation.epoch",
-            " && ".join(f"(!has({SPEC}.{n}) || {SPEC}.{n}.epoch <= {CREATED_EPOCH_MAX})" for n in STATEMENTS)
-            + f" && {SPEC}.effects.all(e, e.epoch <= {CREATED_EPOCH_MAX})",
+            " && ".join(f"(!has(self.spec.{n}) || self.spec.{n}.epoch <= {CREATED_EPOCH_MAX})" for n in STATEMENTS)
+            + f" && self.spec.effects.all(e, e.epoch <= {CREATED_EPOCH_MAX})",
             "an epoch as large as that leaves no room above it",
         ),
     ),

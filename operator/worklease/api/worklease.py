@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from worklease.api import statements
-from worklease.api.cel import INVALID, Check, Rule
+from worklease.api.cel import INVALID, Check, Rule, same
 from worklease.api.fields import (
     EFFECTS_MAX,
     HISTORY_MAX,
@@ -209,45 +209,42 @@ class WorkLeaseStatus(Part):
     ] = ()
 
 
-def _kept(name: str) -> str:
-    return f"(has(self.{name}) ? has(oldSelf.{name}) && self.{name} == oldSelf.{name} : !has(oldSelf.{name}))"
-
-
-_SAME_TENURE = f"self.epoch == oldSelf.epoch && {_kept('claimID')}"
-_SAME_HOLDER = f"{_kept('holderIdentity')} && {_kept('instance')}"
-# The rule at .status sees only status: what the operator itself may not write, whatever it believes.
+_HIGHER = "status.epoch > was.epoch"
+_SAME_CLAIM = same("status.?claimID", "was.?claimID")
+_SAME_HOLDER = f"{same('status.?holderIdentity', 'was.?holderIdentity')} && {same('status.?instance', 'was.?instance')}"
+_HELD = "status.phase in ['Held', 'Jeopardy']"
+_TERMS = ("holderIdentity", "instance", "claimID", "acquireTime", "leaseDurationSeconds", "jeopardyDurationSeconds")
+# What the operator itself may not write, whatever it believes.
 STATUS_RULE = Rule(
+    field_path=".status",
     reason=INVALID,
-    unless=f"(self.phase == oldSelf.phase && {_SAME_TENURE} && {_SAME_HOLDER})",
+    # The API server lets no write of spec touch status: the most frequent one is told from the rest at little cost.
+    unless=f"!({same('self.spec.?renewal', 'oldSelf.spec.?renewal')})",
+    then_given={"status": "self.status", "was": "oldSelf.status"},
     checks=(
-        Check("status.epoch", "self.epoch >= oldSelf.epoch", "an epoch never goes back"),
+        Check("status.epoch", "status.epoch >= was.epoch", "an epoch never goes back"),
         Check(
             "status.grant",
-            f"self.epoch > oldSelf.epoch || ({_kept('claimID')} && (!has(self.holderIdentity) || ({_SAME_HOLDER})))",
+            f"{_HIGHER} || ({_SAME_CLAIM} && (!has(status.holderIdentity) || ({_SAME_HOLDER})))",
             "another holder or claim needs a higher epoch",
         ),
         Check(
             "status.ended",
-            "self.epoch > oldSelf.epoch || self.phase == oldSelf.phase"
-            " || oldSelf.phase in ['Available', 'Held', 'Jeopardy']"
-            " || (oldSelf.phase == 'Completed' && self.phase == 'Revoked')",
+            f"{_HIGHER} || {same('status.phase', 'was.phase')} || was.phase in ['Available', 'Held', 'Jeopardy']"
+            " || (was.phase == 'Completed' && status.phase == 'Revoked')",
             "an ended tenure does not come back at its epoch",
         ),
         Check(
             "status.terms",
-            "!(self.phase in ['Held', 'Jeopardy']) || (has(self.holderIdentity) && has(self.instance)"
-            " && has(self.claimID) && has(self.acquireTime) && has(self.leaseDurationSeconds)"
-            " && has(self.jeopardyDurationSeconds))",
+            f"!({_HELD}) || ({' && '.join(f'has(status.{name})' for name in _TERMS)})",
             "a held lease has a holder, a claim and terms",
         ),
     ),
 )
-RULES = {
-    "": statements.RULES,
+RULES: dict[str, tuple[Rule, ...]] = {
+    "": (*statements.RULES, STATUS_RULE),
     "spec.work": (WORK_ITSELF,),
-    "spec.claim": (statements.CLAIM_ITSELF,),
-    "spec.effects.items": statements.EFFECT_ITSELF,
-    "status": (STATUS_RULE,),
+    **{f"spec.effects.items.{name}".rstrip("."): rules for name, rules in statements.EFFECT_ITSELF.items()},
 }
 """Every rule, by the level at which it stands: it sees that level and what is below."""
 

@@ -25,15 +25,18 @@ from support.refusals.states import (
     revoked,
     suspended,
     then,
+    unmade,
 )
 from support.statements import (
     ADMIN,
     ALICE,
     BOB,
     INSTANCES,
+    claim,
     claims,
     claims_again,
     configures,
+    creates,
     past,
     releases,
     removes,
@@ -41,6 +44,7 @@ from support.statements import (
     revokes,
 )
 
+restored = then(unmade, (ADMIN, creates(claim=lambda work, who: claim(work, who, 5))))
 TAKES_OVER = revokes() & claims()
 
 ROWS = (
@@ -163,6 +167,7 @@ ROWS = (
         "claim.fresh",
     ),
     Row("a pending claim, edited", claimed, ALICE, claims_again(purpose="something else"), "claim.edited"),
+    Row("a claim restored from a backup, edited", restored, ADMIN, claims_again(epoch=0), "claim.edited"),
     Row("a granted claim, edited", held, ALICE, claims_again(purpose="something else"), "claim.edited"),
     # Removal.
     Row("a pending claim, removed", claimed, ADMIN, removes("claim"), "claim.kept"),

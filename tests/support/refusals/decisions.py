@@ -95,6 +95,7 @@ DECISION = (
         "status.ended",
         NOT_BACK,
     ),
+    Row("a held lease whose terms are forgotten", held, OPERATOR, decides(acquireTime=None), "status.terms", UNNAMED),
     Row("a held lease without a holder", held, OPERATOR, decides(holderIdentity=None), "status.terms", UNNAMED),
     Row("a holder whose process is forgotten", jeopardy, OPERATOR, decides(instance=None), "status.grant", NO_HIGHER),
     *(
