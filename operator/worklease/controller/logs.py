@@ -29,6 +29,11 @@ def _leave_out_attempts(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("kopf.") and str(record.msg).startswith("Request attempt"))
 
 
+def _leave_out_repetition(record: logging.LogRecord) -> bool:
+    """asyncio repeats what a task of kopf failed with, which kopf has told already."""
+    return not (record.name == "asyncio" and "never retrieved" in record.getMessage() and "kopf" in record.getMessage())
+
+
 class _Terse(logging.Filter):
     """kopf's tracebacks of what it met on the network, in one line each: it is restarted, and nobody needs to act."""
 
@@ -49,6 +54,7 @@ def configure(form: str, level: str) -> None:
     )
     if level != "debug":
         handler.addFilter(_Terse())
+        handler.addFilter(_leave_out_repetition)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

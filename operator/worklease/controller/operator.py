@@ -80,7 +80,6 @@ class Operator:
             self.port = runner.addresses[0][1]
             logger.info("serving /healthz, /readyz and /metrics on port %d", self.port)
             try:
-                # These exist before kopf starts: kopf ends every task that came after its own start.
                 async with asyncio.TaskGroup() as group:
                     jobs = [group.create_task(job) for job in kinds.jobs(namespaces)]
                     jobs.append(group.create_task(recorder.run()))

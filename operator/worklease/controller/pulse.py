@@ -15,12 +15,14 @@ from worklease.kube.session import Session
 logger = logging.getLogger(__name__)
 
 PULSE_SECONDS = 1.0
-"""The store is asked for something small after it has answered nothing for this long."""
-ANSWER_SECONDS = 2.0
+"""The store is asked for something small after it has answered nothing for this long, and every so often then.
+
+Also before an earlier question is answered: a store that is slow goes on answering, a store that hangs does not.
+"""
+ASKED_MAX = 10
 SILENT_SECONDS = 3.0
 """After this long without an answer it counts as down, from its last answer on."""
 FRESH_SECONDS = 0.25
-RETRY_SECONDS = 0.5
 COMPLAIN_SECONDS = 10.0
 
 
@@ -32,20 +34,27 @@ class Pulse:
         self._path = f"{path}?limit=1"
         self.trouble: str | None = None
         self._complained_at = 0.0
+        self._asked: set[asyncio.Task[None]] = set()
 
     async def keep(self) -> None:
         """Ask whenever nobody else has for a while, for as long as the operator runs."""
         while True:
-            quiet_until = (self._session.answered_at or 0.0) + PULSE_SECONDS
-            if (wait_seconds := quiet_until - time.monotonic()) > 0:
-                await asyncio.sleep(wait_seconds)
+            quiet_seconds = PULSE_SECONDS if self._session.answered_at is None else self._age_seconds()
+            if quiet_seconds < PULSE_SECONDS:
+                await asyncio.sleep(PULSE_SECONDS - quiet_seconds)
                 continue
-            try:
-                await self._session.request("GET", self._path, timeout_seconds=ANSWER_SECONDS)
-                self.trouble = None
-            except ApiError as error:
-                self._complain(error)
-                await asyncio.sleep(RETRY_SECONDS)
+            if len(self._asked) < ASKED_MAX:
+                asked = asyncio.create_task(self._ask())
+                self._asked.add(asked)
+                asked.add_done_callback(self._asked.discard)
+            await asyncio.sleep(PULSE_SECONDS)
+
+    async def _ask(self) -> None:
+        try:
+            await self._session.request("GET", self._path)
+            self.trouble = None
+        except ApiError as error:
+            self._complain(error)
 
     def fresh(self) -> bool:
         """It has answered only just now."""

@@ -6,9 +6,11 @@ responses of the session that it shares with us.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
@@ -26,6 +28,8 @@ SILENT_SECONDS = 75.0
 REOPEN_SECONDS = 2.0
 """How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
 STUCK_CHECK_SECONDS = 1.0
+END_SECONDS = 2.0
+KOPF = str(Path(kopf.__file__).parent)
 
 
 class WatchHealth:
@@ -215,43 +219,55 @@ async def watch(
     on_started: Callable[[], None],
     stuck: Callable[[], bool],
 ) -> None:
-    """Watch until `stop` is set, or until kopf sees a signal first: then it sets `stop`.
+    """Watch until `stop` is set.
 
     Raises whatever kopf gives up with, which it does on any error that it cannot name, and WatchNotOpenError once
-    `stuck()` says so.
+    `stuck()` says so. kopf sets signal handlers of its own: `on_started` is called when it has.
     """
     opened: list[aiohttp.ClientSession] = []
-    started = asyncio.Event()
-    watching = asyncio.create_task(
-        kopf.operator(
-            registry=registry(session, health, kinds, opened),
-            settings=settings(),
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-            ready_flag=started,
-        )
-    )
-    starting, stopping = asyncio.create_task(started.wait()), asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(stop.wait())
+    tasks: set[asyncio.Task[Any]] = {stopping}
     try:
-        await asyncio.wait((watching, starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if started.is_set():
-            on_started()
-        while not await _first_of(watching, stopping):
-            if stuck():
+        # Not kopf.operator(): that ends by ending every task of the loop that is younger than it, and waits for them.
+        tasks.update(
+            await kopf.spawn_tasks(
+                registry=registry(session, health, kinds, opened),
+                settings=settings(),
+                standalone=True,
+                clusterwide=not namespaces,
+                namespaces=namespaces,
+            )
+        )
+        on_started()
+        done: set[asyncio.Task[Any]] = set()
+        while not done:
+            done, _ = await asyncio.wait(tasks, timeout=STUCK_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not done and stuck():
                 raise WatchNotOpenError("no watch has been opened although the API server answers")
-        if watching.done():
-            await watching
-            stop.set()  # it returns for a signal only
+        if stopping not in done:
+            for task in done:
+                task.result()
+            raise WatchNotOpenError("kopf ended")
     finally:
-        for task in (watching, starting, stopping):
-            task.cancel()
-        # Cancelling ends it at once; its own way to stop waits for tasks that are not its.
-        await asyncio.gather(watching, starting, stopping, return_exceptions=True)
-        for connections in opened:  # kopf closes them only when it is left to stop in its own way
+        await _ended(tasks)
+        await _ended(_left_over())
+        for connections in opened:
             await connections.close()
 
 
-async def _first_of(*tasks: "asyncio.Task[Any]") -> bool:
-    done, _ = await asyncio.wait(tasks, timeout=STUCK_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
+async def _ended(tasks: set["asyncio.Task[Any]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _left_over() -> set["asyncio.Task[Any]"]:
+    """What kopf leaves running when one of its watchers fails: the watchers of other kinds and namespaces."""
+    return {task for task in asyncio.all_tasks() if _file_of(task).startswith(KOPF)}
+
+
+def _file_of(task: "asyncio.Task[Any]") -> str:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code.co_filename if code is not None else ""

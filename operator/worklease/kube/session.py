@@ -127,7 +127,7 @@ class Session:
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
-            # What was cancelled is a task of the connection: kopf, when it ends, ends all that came after its start.
+            # What was cancelled is a task that opens the connection, on which another request of ours waits too.
             raise Unanswered(f"{method} {path}: the connection was given up") from None
         except ConfigurationError as error:
             raise Unauthenticated(f"{method} {path}: {error}") from error
