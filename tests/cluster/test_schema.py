@@ -29,7 +29,6 @@ def printed(answer: KubectlAnswer) -> str:
     return answer.stdout
 
 
-# ------------------------------------------------------------------------------------------------------------ discovery
 @pytest.mark.parametrize("name", [f"workleases.{GROUP}", "wl", f"handoffs.{GROUP}", "ho", "worklease", "handoff"])
 def test_kind_answers_to_its_names(name: str, scene: Scene, kubectl: Kubectl) -> None:
     """Plural, singular and short names reach each kind."""
@@ -74,7 +73,6 @@ def test_table_shows_who_holds_and_since_when(scene: Scene, kubectl: Kubectl) ->
     assert wide.split()[-4:] == ["WORK", "INSTANCE", "RENEWED", "REASON"]
 
 
-# ------------------------------------------------------------------------------------------------------------ selection
 def test_work_is_selected_by_its_state_and_identity(scene: Scene, kubectl: Kubectl) -> None:
     """status.phase, status.holderIdentity, spec.work.type and spec.work.id select."""
     mine, free = scene.work(), scene.work()
@@ -108,7 +106,6 @@ def test_inbox_is_one_selector(cluster: Cluster, scene: Scene, kubectl: Kubectl)
     assert found.split() == [f"handoff.{GROUP}/for-me-{target}"]
 
 
-# ------------------------------------------------------------------------------------------------------------- defaults
 def test_new_work_begins_with_the_documented_defaults(scene: Scene) -> None:
     """Ten minutes, half a minute of jeopardy, open for claims, no effects; Available at epoch 0."""
     created = scene.work().create(ADMIN, {}).must()
@@ -147,7 +144,6 @@ def test_spec_write_leaves_status_alone(scene: Scene) -> None:
     assert scene.voices[ALICE].api.patch(f"{work.path}/status", []).status == 403
 
 
-# ---------------------------------------------------------------------------------------------------------------- times
 READABLE = (
     "2026-11-30T17:54:30Z",
     "2026-11-30T17:54:30.1Z",
@@ -197,7 +193,6 @@ def test_time_that_a_rule_could_not_convert_is_refused(time: str, scene: Scene) 
     decides(phase="Jeopardy")(work, OPERATOR).must()
 
 
-# --------------------------------------------------------------------------------------------------------------- values
 REFUSED_VALUES: dict[str, Any] = {
     "an id with a space": ("claim", {"id": "a b"}),
     "an id of 65 characters": ("claim", {"id": "a" * 65}),
