@@ -11,11 +11,11 @@ from pathlib import Path
 
 from progress import say
 
-from . import leases, payments
+from . import handoffs, leases, payments
 from .setting import stage
 from .stage import Stage
 
-CHAPTERS = (leases.play, payments.play)
+CHAPTERS = (leases.play, payments.play, handoffs.play)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def _keep(play: Stage) -> None:
         f"    kubectl get workleases\n"
         f"    kubectl events --for worklease/{leases.WORK}\n"
         f"    kubectl explain worklease.spec.claim\n"
-        f"The contexts are admin (the current one), agent-a and agent-b: kubectl --context=agent-a ...",
+        f"The contexts are admin (the current one) and agent-a to agent-d: kubectl --context=agent-a ...",
         flush=True,
     )
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What is there before the story begins: a namespace, two agents with their own accounts, and a running operator."""
+"""What is there before the story begins: a namespace, agents with their own accounts, and a running operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onecluster import cluster, namespace, operator
 
 from .stage import Stage
 
-AGENTS = ("agent-a", "agent-b")
+AGENTS = ("agent-a", "agent-b", "agent-c", "agent-d")
 ROLE = "worklease-agent-creator"
 
 

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Nursery:
         self._kubeconfig = kubeconfig
         self._directory = directory
         self._started = 0
+        self._one_at_a_time = threading.Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.crashing"],
             stdin=subprocess.PIPE,
@@ -43,13 +45,14 @@ class Nursery:
         """Starts one for a namespace."""
         assert self._process.stdin
         assert self._process.stdout
-        log = self._directory / f"crashing-{self._started}.log"
-        self._started += 1
-        arguments = [f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}", "--listen=127.0.0.1:0", *flags]
-        order = {"arguments": arguments, "log": str(log), "crash_at": crash_at, "when": when}
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return Crashing(int(self._process.stdout.readline()), log)
+        with self._one_at_a_time:
+            log = self._directory / f"crashing-{self._started}.log"
+            self._started += 1
+            arguments = [f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}", "--listen=127.0.0.1:0", *flags]
+            order = {"arguments": arguments, "log": str(log), "crash_at": crash_at, "when": when}
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            return Crashing(int(self._process.stdout.readline()), log)
 
     def stop(self) -> None:
         """Ends all of them."""

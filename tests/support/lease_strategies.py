@@ -242,7 +242,7 @@ def handoffs_of(drawn: list[Drawn], current: int) -> tuple[Handoff, ...]:
     """Of the same item; the first has the uid that a drawn successor names."""
 
     def epoch(place: str | None) -> int | None:
-        return None if place is None else min(max(PLACES[place](current), 0), STATED_EPOCH_MAX)
+        return None if place is None else min(max(PLACES[place](current), 1), STATED_EPOCH_MAX)
 
     return tuple(
         Handoff(

@@ -14,6 +14,7 @@ from support.leases import (
     decide_at,
     decided_status,
     effect,
+    reclaim,
     release,
     renewal,
     said,
@@ -161,6 +162,12 @@ def test_effects_alone_write_nothing() -> None:
     lease = said(work_lease(Phase.HELD), effects=(effect(EffectState.ATTEMPTED),))
     assert decide_at(lease).status is None
     assert conditions_of(decided_status(lease, 60.0))[ConditionName.EFFECTS_RECONCILED].status == "False"
+
+
+def test_a_transition_that_changes_no_other_condition_brings_effects_up_to_date() -> None:
+    """A re-claim leads from Held to Held; what it says about effects is of now all the same."""
+    lease = said(work_lease(Phase.HELD), effects=(effect(EffectState.UNKNOWN),), claim=reclaim())
+    assert conditions_of(decided_status(lease))[ConditionName.EFFECTS_RECONCILED].status == "False"
 
 
 def observed_skew(lease: WorkLease, skew_seconds: float) -> Observation:

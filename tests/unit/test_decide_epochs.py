@@ -28,7 +28,7 @@ from support.leases import (
     work_lease,
 )
 from worklease.api.fields import GRANTED_EPOCH_MAX, STATED_EPOCH_MAX, Condition
-from worklease.api.handoff import Handoff, HandoffSpec, Response, ResponseDecision, Target
+from worklease.api.handoff import Handoff, HandoffSpec, HandoffStatus, Response, ResponseDecision, Target
 from worklease.api.statements import EffectState
 from worklease.api.worklease import Metadata, Phase, WorkLeaseStatus
 from worklease.protocol.decide import decide, highest_mentioned
@@ -231,7 +231,9 @@ def test_an_adopted_epoch_at_the_bound_of_creation_leaves_room_above_it() -> Non
 
 def test_an_acceptance_takes_effect_after_the_claim_that_stalled() -> None:
     """A re-claim that waits for a higher floor comes first; the acceptance does not make it somebody else's claim."""
+    lease = work_lease(Phase.HELD, version=1)
     offer = Handoff(
+        status=HandoffStatus(epoch=lease.status.epoch),
         metadata=Metadata(name="to-bob", namespace="team", uid="uid-h", creation_timestamp=wall(0)),
         spec=HandoffSpec(
             work_lease_name="item",
@@ -241,7 +243,6 @@ def test_an_acceptance_takes_effect_after_the_claim_that_stalled() -> None:
             response=Response(decision=ResponseDecision.ACCEPTED, reason=""),
         ),
     )
-    lease = work_lease(Phase.HELD, version=1)
     seen = sight(lease)
     accepted = decide(lease, seen, at(1), handoffs=(offer,))
     assert accepted.status is not None

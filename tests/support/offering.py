@@ -1,0 +1,180 @@
+"""Handing work over as people and agents do: an offer, its one answer, the target's claim; and a place for it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.api import HANDOFFS, Answer
+from support.cluster import Cluster, Identity
+from support.operators import operating
+from support.speaking import API_VERSION, Agent, Work, fresh, said
+from support.waiting import wait_for
+
+WITHIN_SECONDS = 60.0
+"""Longer than a loaded machine needs for anything here."""
+LEASE_SECONDS = 600
+"""A lease that does not lapse while a test runs."""
+
+
+def target(agent: Agent, *, instance: bool = False) -> dict[str, Any]:
+    """The field `to`: this identity, and this process of it only if it matters."""
+    return {"holderIdentity": agent.identity.username, **({"instance": agent.instance} if instance else {})}
+
+
+def signed(agent: Agent) -> dict[str, Any]:
+    """The fields of an offer in one's own name."""
+    return {"from": agent.identity.username, "fromInstance": agent.instance}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One handoff. It is read as the administrator, and spoken about as whoever is named."""
+
+    work: Work
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{HANDOFFS.format(self.work.namespace)}/{self.name}"
+
+    @classmethod
+    def ask(
+        cls, work: Work, by: Agent | Identity, receiver: Agent, /, name: str = "", **spec: Any
+    ) -> tuple[Offer, Answer]:
+        """Offer it, in one's own name if it is an agent's, and see what the API server says."""
+        offer = cls(work, name or f"offer-{fresh()}")
+        identity = by.identity if isinstance(by, Agent) else by
+        own = signed(by) if isinstance(by, Agent) else {}
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "Handoff",
+            "metadata": {"name": offer.name},
+            "spec": {"workLeaseName": work.name, **own, "to": target(receiver), **spec},
+        }
+        return offer, identity.api.create(HANDOFFS.format(work.namespace), body)
+
+    @classmethod
+    def make(cls, work: Work, by: Agent | Identity, receiver: Agent, /, name: str = "", **spec: Any) -> Offer:
+        """Offer it."""
+        offer, answer = cls.ask(work, by, receiver, name, **spec)
+        answer.must()
+        return offer
+
+    def read(self) -> dict[str, Any]:
+        """The object."""
+        return self.work.cluster.api.get(self.path).must()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What became of it."""
+        status: dict[str, Any] = self.read()["status"]
+        return status
+
+    def respond(self, who: Agent | Identity, decision: str, reason: str = "") -> Answer:
+        """Answer it."""
+        identity = who.identity if isinstance(who, Agent) else who
+        return identity.api.patch(self.path, said(response={"decision": decision, "reason": reason}))
+
+    def accept(self, who: Agent) -> None:
+        """Accept it, and wait until that has taken effect."""
+        self.respond(who, "Accepted").must()
+        self.reaches("Accepted")
+
+    def reaches(self, *phases: str) -> dict[str, Any]:
+        """Wait for one of these phases; the status that has it."""
+
+        def there() -> dict[str, Any] | None:
+            status = self.status
+            return status if status["phase"] in phases else None
+
+        return wait_for(there, f"{self.name} to be {' or '.join(phases)}", WITHIN_SECONDS) or {}
+
+    def seen(self) -> dict[str, Any]:
+        """Wait until the operator has seen it; its status."""
+        return wait_for(lambda: (s := self.status).get("answerBy") and s, f"{self.name} to be seen", WITHIN_SECONDS)
+
+    def condition(self, kind: str) -> str:
+        """A condition as `Status/Reason`; empty when it is not there."""
+        found = [one for one in self.status.get("conditions", []) if one["type"] == kind]
+        return f"{found[0]['status']}/{found[0]['reason']}" if found else ""
+
+    @property
+    def message(self) -> str:
+        """What the condition Ready says."""
+        return str(next(one["message"] for one in self.status["conditions"] if one["type"] == "Ready"))
+
+    def events(self) -> list[dict[str, Any]]:
+        """The Events about it."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.work.namespace}/events"
+        uid = self.read()["metadata"]["uid"]
+        items = self.work.cluster.api.get(path).must()["items"]
+        return [event for event in items if event.get("regarding", {}).get("uid") == uid]
+
+
+@dataclass
+class Team:
+    """A namespace with agents in pods: two of one account, two of others."""
+
+    cluster: Cluster
+    namespace: str
+    alice: Agent = field(init=False)
+    sibling: Agent = field(init=False)
+    bob: Agent = field(init=False)
+    carol: Agent = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.alice = self.pod("alice", "alice-0")
+        self.sibling = self.pod("alice", "alice-1")
+        self.bob = self.pod("bob", "bob-0")
+        self.carol = self.pod("carol", "carol-0")
+
+    def pod(self, account: str, name: str) -> Agent:
+        """A pod with a token of its own."""
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}/rolebindings"
+        user = f"system:serviceaccount:{self.namespace}:{account}"
+        bound = any(one["subjects"][0]["name"] == user for one in self.cluster.api.get(path).must()["items"])
+        role = None if bound else "worklease-agent"
+        return Agent.of(self.cluster.pod_identity(self.namespace, account, name, role))
+
+    def work(self, **spec: Any) -> Work:
+        """A work item that nobody holds."""
+        return Work.create(self.cluster, self.namespace, **{"lease_seconds": LEASE_SECONDS, **spec})
+
+    def held(self, by: Agent | None = None, **spec: Any) -> tuple[Work, int]:
+        """A work item that somebody holds, by default Alice, and its epoch."""
+        work = self.work(**spec)
+        return work, hold(work, by or self.alice)
+
+
+def hold(work: Work, agent: Agent) -> int:
+    """Claim the work and wait for the grant, however loaded the machine is; the epoch."""
+    claim = work.claim(agent)
+    return granted(work, claim)
+
+
+def granted(work: Work, claim: str) -> int:
+    """Wait for the grant of this claim; its epoch."""
+    return int(wait_for(lambda: (s := work.status).get("claimID") == claim and s["epoch"], "the grant", WITHIN_SECONDS))
+
+
+@contextlib.contextmanager
+def teamed(cluster: Cluster) -> Iterator[Team]:
+    """A team in a new namespace, deleted afterwards."""
+    name = f"team-{secrets.token_hex(5)}"
+    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": name}}).must()
+    try:
+        yield Team(cluster, name)
+    finally:
+        cluster.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@contextlib.contextmanager
+def working(cluster: Cluster) -> Iterator[Team]:
+    """A team with an operator."""
+    with teamed(cluster) as team, operating(cluster, team.namespace):
+        yield team
