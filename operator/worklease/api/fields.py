@@ -74,8 +74,15 @@ class Condition(Part):
     It has no observedGeneration: renewals bump the generation, and a wait would never return.
     """
 
-    type: Annotated[ConditionType, Field(description="The aspect.")]
-    status: Annotated[str, Field(max_length=7, json_schema_extra={"enum": ["True", "False", "Unknown"]})]
+    type: Annotated[ConditionType, Field(description="Which aspect of the state.")]
+    status: Annotated[
+        str,
+        Field(
+            max_length=7,
+            description="Whether it is so: True, False or Unknown.",
+            json_schema_extra={"enum": ["True", "False", "Unknown"]},
+        ),
+    ]
     last_transition_time: Annotated[Timestamp, Field(description="When status last changed.")]
     reason: Annotated[ConditionReason, Field(description="Why, as one word.")]
     message: Annotated[Words, Field(description="Why, as a sentence.")]

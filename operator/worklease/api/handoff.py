@@ -59,7 +59,7 @@ class Target(Part):
 class ContextRef(Part):
     """Where the target finds what it needs to know beyond the message."""
 
-    uri: Annotated[Uri, Field(description="Where it is.")]
+    uri: Annotated[Uri, Field(description="Where the target finds it.")]
     digest: Annotated[Digest | None, Field(description="What identifies its content.")] = None
 
 
@@ -99,15 +99,15 @@ class HandoffSpec(Part):
         ),
     ] = None
     from_instance: Annotated[Instance | None, Field(description="The sender's own instance; goes with from.")] = None
-    to: Annotated[Target, Field(description="Who may accept, and then claim.")]
+    to: Target
     subject: Annotated[Words | None, Field(description="What it is about, in a line.")] = None
     message: Annotated[
         str | None,
         text(4096, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$"),
         Field(description="What the target needs to know; may have several lines."),
     ] = None
-    context_ref: Annotated[ContextRef | None, Field(description="Where there is more to know.")] = None
-    checkpoint: Annotated[OfferedCheckpoint | None, Field(description="Where the work stood.")] = None
+    context_ref: ContextRef | None = None
+    checkpoint: OfferedCheckpoint | None = None
     accept_within_seconds: Annotated[
         int,
         Field(
@@ -126,7 +126,7 @@ class HandoffSpec(Part):
             json_schema_extra={"format": "int32"},
         ),
     ] = DEFAULT_CLAIM_SECONDS
-    response: Annotated[Response | None, Field(description="The answer; written once.")] = None
+    response: Response | None = None
 
 
 class HandoffStatus(Part):
