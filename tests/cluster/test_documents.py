@@ -14,11 +14,15 @@ from support.speaking import Agent, Work
 from support.waiting import wait_for
 
 README, PROTOCOL, OPERATOR = "README.md", "docs/protocol.md", "docs/operator.md"
+HANDOFFS, GITOPS = "docs/handoffs.md", "docs/gitops.md"
 RUN_HERE = {
-    README: {"agent", "administrator"},
+    README: {"agent", "administrator", "handoff"},
     PROTOCOL: {"takeover", "reconcile", "waits"},
     OPERATOR: {"help"},
+    HANDOFFS: {"inbox", "accept", "claim", "waits"},
+    GITOPS: {"apply"},
 }
+"""What is run in this file and, of handoffs and GitOps, in test_handoffs_docs.py."""
 
 
 @pytest.fixture
