@@ -116,7 +116,7 @@ def test_what_was_said_without_an_operator_is_decided_once_there_is_one(
         released.reaches("Released")
         revoked.reaches("Revoked")
         completed.reaches("Completed")
-        expected = {
+        expected: dict[Work, list[tuple[str, Any]]] = {
             taken_over: [("FirstGrant", "Revoked"), ("AfterRevocation", None)],
             handed_back: [("FirstGrant", "Released"), ("AfterRelease", None)],
             reclaimed: [("FirstGrant", "Reclaimed"), ("Reclaim", None)],
