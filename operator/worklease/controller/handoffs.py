@@ -16,7 +16,7 @@ from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
 from worklease.controller.recorder import Recorder
-from worklease.controller.view import View, version_of
+from worklease.controller.view import View, revision_of, version_of
 from worklease.errors import ApiError, Conflict, NotFound, Refused
 from worklease.kube import swap
 from worklease.kube.session import Session
@@ -50,7 +50,7 @@ class Handoffs:
         self._recorder = recorder
         self._reconsider = reconsider
         self._kept: dict[str, Handoff] = {}
-        self._by_lease: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_lease: defaultdict[str, dict[str, Handoff]] = defaultdict(dict)
         self._versions: dict[str, int] = {}
         self.agenda = Agenda(clock, self._settle, head_start_seconds)
 
@@ -60,7 +60,8 @@ class Handoffs:
         self._metrics.events.labels("Handoff").inc()
         handoff = self._take(raw)
         if handoff is not None:
-            self._reconsider(handoff.lease_key)
+            if handoff.spec.response is not None:  # else the lease has nothing to do with it
+                self._reconsider(handoff.lease_key)
             self._consider(handoff)
 
     def forget(self, uid: str) -> None:
@@ -73,15 +74,15 @@ class Handoffs:
         """Those that a decision on this lease takes into account."""
         return self._of(lease.key)
 
-    async def confirm(self, lease: WorkLease, reservation: Successor, *, granting: bool) -> None:
-        """Read the handoff behind a reservation that is made, ended, or granted without being known here.
+    async def confirm(self, lease: WorkLease, reservation: Successor, *, making: bool) -> None:
+        """Make sure that what is known of the handoff behind a reservation bears a decision on `lease`.
 
-        Read after `lease` it tells whether it took effect before, however far behind the watch of handoffs is: until it
-        says Accepted itself, the reservation is still on the lease.
+        A reservation stays on the lease until its handoff says Accepted itself. So a handoff that was Pending after the
+        lease was written last has not taken effect before; how far behind the watch of handoffs is does not matter.
         """
         uid = reservation.handoff_uid
-        if granting and uid in self._kept:
-            return  # nothing but its subject is needed
+        if uid in self._kept and (not making or self._versions[uid] > revision_of(lease.metadata.resource_version)):
+            return
         try:
             raw = await swap.read(self._session, lease.metadata.namespace, reservation.handoff, plural="handoffs")
         except NotFound:
@@ -97,8 +98,7 @@ class Handoffs:
             self._consider(handoff)
 
     def _of(self, key: str) -> tuple[Handoff, ...]:
-        uids = self._by_lease.get(key)
-        return tuple(self._kept[uid] for uid in sorted(uids)) if uids else ()
+        return tuple(self._by_lease[key].values()) if key in self._by_lease else ()
 
     def _take(self, raw: dict[str, Any]) -> Handoff | None:
         """The handoff in `raw`; None when it is not newer than what is known, cannot be read, or is resolved."""
@@ -117,16 +117,16 @@ class Handoffs:
             return None
         if handoff.status.phase in KEPT:
             self._kept[uid] = handoff
-            self._by_lease[handoff.lease_key].add(uid)
+            self._by_lease[handoff.lease_key][uid] = handoff
         return handoff
 
     def _drop(self, uid: str) -> None:
         known = self._kept.pop(uid, None)
         if known is None:
             return
-        uids = self._by_lease[known.lease_key]
-        uids.discard(uid)
-        if not uids:
+        siblings = self._by_lease[known.lease_key]
+        del siblings[uid]
+        if not siblings:
             del self._by_lease[known.lease_key]
 
     def _consider(self, handoff: Handoff) -> None:

@@ -39,9 +39,9 @@ CONFLICTS_MAX = 20
 
 
 class Confirm(Protocol):
-    """Reads the handoff behind a reservation again, before a decision about it is stored."""
+    """Makes sure of the handoff behind a reservation, before a decision about it is stored."""
 
-    def __call__(self, lease: WorkLease, reservation: Successor, *, granting: bool) -> Awaitable[None]: ...
+    def __call__(self, lease: WorkLease, reservation: Successor, *, making: bool) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class Reconciler:
             if reservation is not None and confirmed is not entry:
                 confirmed = entry
                 try:
-                    granting = decision.status.epoch > entry.lease.status.epoch
-                    await self._confirm(entry.lease, reservation, granting=granting)
+                    making = decision.status.successor is not None
+                    await self._confirm(entry.lease, reservation, making=making)
                 except ApiError as error:
                     self._failed(uid, entry.lease.key, error)
                     return
