@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worklease.api.statements import EffectState, Outcome
-    from worklease.client.client import Client, hold
+    from worklease.client.client import Client, hold, inbox
     from worklease.client.clock import boot_seconds
+    from worklease.client.handoffs import Offer
     from worklease.client.holding import LostReason
     from worklease.client.lease import Lease
     from worklease.client.timing import Standing
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         ClaimUndecided,
         EffectFailed,
         EffectsUnreconciled,
+        HandoffOver,
         LeaseError,
         LeaseInJeopardy,
         LeaseLost,
@@ -37,8 +39,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "worklease.api.statements": ("EffectState", "Outcome"),
-    "worklease.client.client": ("Client", "hold"),
+    "worklease.client.client": ("Client", "hold", "inbox"),
     "worklease.client.clock": ("boot_seconds",),
+    "worklease.client.handoffs": ("Offer",),
     "worklease.client.holding": ("LostReason",),
     "worklease.client.lease": ("Lease",),
     "worklease.client.timing": ("Standing",),
@@ -48,6 +51,7 @@ _HOMES = {
         "ClaimUndecided",
         "EffectFailed",
         "EffectsUnreconciled",
+        "HandoffOver",
         "LeaseError",
         "LeaseInJeopardy",
         "LeaseLost",
@@ -72,12 +76,14 @@ __all__ = [
     "EffectFailed",
     "EffectState",
     "EffectsUnreconciled",
+    "HandoffOver",
     "Lease",
     "LeaseError",
     "LeaseInJeopardy",
     "LeaseLost",
     "LostReason",
     "NotPermitted",
+    "Offer",
     "Outcome",
     "Source",
     "Standing",
@@ -90,6 +96,7 @@ __all__ = [
     "WorkleaseError",
     "boot_seconds",
     "hold",
+    "inbox",
 ]
 
 

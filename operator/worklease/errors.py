@@ -177,5 +177,13 @@ class LeaseLost(LeaseError):
         self.reason = reason
 
 
+class HandoffOver(LeaseError):
+    """A handoff can no longer be answered, or did not come about; `phase` is what became of it."""
+
+    def __init__(self, lease: str, phase: str, message: str) -> None:
+        super().__init__(lease, message)
+        self.phase = phase
+
+
 class EffectFailed(WorkleaseError):
     """Raise it inside `lease.effect(...)` when it is certain that the recipient did nothing."""

@@ -219,6 +219,7 @@ class Claimant:
         ends = self._clock() + DECIDED_SECONDS
         speech = Speech(
             self._session,
+            WorkLease,
             wanted.namespace,
             wanted.name,
             said=lambda seen: _mentions(seen, claim.id),
@@ -312,6 +313,7 @@ class Claimant:
                 release = Release(epoch=work.status.epoch, reason=GIVEN_UP)
                 await Speech(
                     self._session,
+                    WorkLease,
                     self._wanted.namespace,
                     self._wanted.name,
                     said=lambda seen: seen.spec.release == release,

@@ -8,6 +8,7 @@ from types import TracebackType
 from worklease.api.worklease import Work
 from worklease.client.claims import Claimant, Grant, Wanted
 from worklease.client.clock import Clock, boot_seconds
+from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity, whoami
 from worklease.client.lease import Lease
@@ -32,6 +33,7 @@ class Client:
         self.identity = identity
         self.clock = clock
         self.follower = Follower(session)
+        self.desk = Desk(session, self.follower, identity, clock, self)
         self._holdings: set[Holding] = set()
         self._jumps: asyncio.Task[None] | None = None
 
@@ -73,6 +75,14 @@ class Client:
 
         return Claimant(self.session, self.follower, self.identity, self.clock, wanted, held_here)
 
+    async def claimed(self, wanted: Wanted, wait_seconds: float | None) -> Grant:
+        """A grant of this work, waited for so many seconds at most; None waits for ever."""
+        return await self.claimant(wanted).when_free(wait_seconds)
+
+    async def inbox(self, namespace: str | None = None) -> list[Offer]:
+        """The handoffs to us that wait for an answer; "" looks into all namespaces."""
+        return await self.desk.inbox(self.namespace if namespace is None else namespace)
+
     @contextlib.asynccontextmanager
     async def hold(
         self,
@@ -100,9 +110,10 @@ class Client:
             lease_seconds=lease_seconds,
             jeopardy_seconds=jeopardy_seconds,
         )
-        claimant = self.claimant(wanted)
-        waits = wait is not None and wait is not False
-        grant = await (claimant.when_free(None if wait is True else float(wait or 0)) if waits else claimant.now())
+        if wait is None or wait is False:
+            grant = await self.claimant(wanted).now()
+        else:
+            grant = await self.claimed(wanted, None if wait is True else float(wait))
         async with self.held(grant, max_silence_seconds) as lease:
             yield lease
 
@@ -111,7 +122,7 @@ class Client:
         """Runs the block under a grant, and ends the tenure with it unless the block has done so."""
         scope = Scope()
         holding = Holding(self.session, self.clock, grant, scope, max_silence_seconds)
-        lease = Lease(holding, self.identity)
+        lease = Lease(holding, self.desk)
         self._holdings.add(holding)
         failure: BaseException | None = None
         try:
@@ -193,3 +204,10 @@ async def hold(
         ) as lease,
     ):
         yield lease
+
+
+@contextlib.asynccontextmanager
+async def inbox(namespace: str | None = None, *, source: Source | None = None) -> AsyncIterator[list[Offer]]:
+    """The handoffs that wait for our answer: `async with worklease.inbox() as offers`. Answer them inside the block."""
+    async with await Client.open(source) as client:
+        yield await client.inbox(namespace)

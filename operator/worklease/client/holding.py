@@ -72,6 +72,8 @@ class Holding:
         self.belief = Belief(grant.terms, grant.sent_at)
         self.ending = asyncio.Lock()
         """Held while the holder itself ends the tenure: a renewal that is refused then is judged afterwards."""
+        self.being_handed_over = 0
+        """How many wait in the block for a handoff of this tenure to settle: its end is what they wait for."""
         self.trouble: str | None = None
         """Why the last renewal is not known to be accepted; None when it is."""
         self._scope = scope
@@ -247,6 +249,11 @@ class Holding:
         async with self.ending:
             if self.belief.standing(self.clock()) in FINAL:
                 return True
+            if self.being_handed_over:
+                found = await self._diagnosis()
+                if found is not None and found[0] is LostReason.HANDED_OVER:
+                    self.finish()
+                    return True
             if refusal.status in LOST_STATUSES:
                 self._lose(LostReason.REFUSED, " ".join(str(refusal).split())[:500])
                 self._diagnosing = True

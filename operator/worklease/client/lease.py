@@ -3,8 +3,9 @@
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Any
 
+from worklease.api.handoff import ContextRef, HandoffSpec, OfferedCheckpoint, Target
 from worklease.api.statements import (
     UNRECONCILED,
     Checkpoint,
@@ -16,6 +17,7 @@ from worklease.api.statements import (
 )
 from worklease.api.worklease import Phase, WorkLease
 from worklease.client.effects import ReportedEffect, appending, moving, new_effect
+from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity
 from worklease.client.refusals import statement_refusal
@@ -33,15 +35,18 @@ RETRIES_MAX = 5
 WORDS_MAX = 1024
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
 
-T = TypeVar("T")
-
 
 class Lease:
     """What `async with worklease.hold(...) as lease` gives. Everything it says names its epoch."""
 
-    def __init__(self, holding: Holding, me: Identity) -> None:
+    def __init__(self, holding: Holding, desk: Desk) -> None:
         self._holding = holding
-        self.identity = me
+        self._desk = desk
+
+    @property
+    def identity(self) -> Identity:
+        """As whom it is held."""
+        return self._desk.identity
 
     def __repr__(self) -> str:
         return f"<Lease {self.key} epoch {self.epoch} {self.standing}>"
@@ -203,6 +208,39 @@ class Lease:
             )
             self._holding.finish()
 
+    async def hand_over(
+        self,
+        to: str,
+        *,
+        instance: str | None = None,
+        subject: str | None = None,
+        message: str | None = None,
+        context_uri: str | None = None,
+        context_digest: str | None = None,
+        accept_within_seconds: int | None = None,
+        claim_within_seconds: int | None = None,
+    ) -> Offer:
+        """Offers this tenure, with its checkpoint, to the user `to` (and to one instance of it, if given).
+
+        The lease is held, and renewed, until the target's claim is granted: `await offer.settled()` waits for what
+        becomes of it. Once accepted, no new effects are admitted here.
+        """
+        self._holding.require(held=False)
+        stored = self.work.spec.checkpoint
+        spec = HandoffSpec(
+            work_lease_name=self.work.metadata.name,
+            epoch=self.epoch,
+            from_=self.identity.username,
+            from_instance=self.identity.instance,
+            to=Target(holder_identity=to, instance=instance),
+            subject=subject,
+            message=message,
+            context_ref=ContextRef(uri=context_uri, digest=context_digest) if context_uri else None,
+            checkpoint=OfferedCheckpoint(uri=stored.uri, digest=stored.digest) if stored else None,
+            **_given(accept_within_seconds=accept_within_seconds, claim_within_seconds=claim_within_seconds),
+        )
+        return await self._desk.offer(self.work.metadata.namespace, spec, self._holding)
+
     async def release(self, reason: str) -> None:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""
         if self._holding.finish() in FINAL:
@@ -237,10 +275,11 @@ class Lease:
             break
         self._holding.progressed()
 
-    def _speech(self, said: Callable[[WorkLease], bool], ends: float) -> Speech:
+    def _speech(self, said: Callable[[WorkLease], bool], ends: float) -> Speech[WorkLease]:
         metadata = self.work.metadata
         return Speech(
             self._holding.session,
+            WorkLease,
             metadata.namespace,
             metadata.name,
             said=said,
@@ -268,6 +307,10 @@ class Lease:
 def words(text: str) -> str:
     """A sentence as the API takes it: on one line, and not too long."""
     return _CONTROLS.sub(" ", text)[:WORDS_MAX]
+
+
+def _given(**values: int | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _checkpoint(epoch: int, uri: str, digest: str, previous: str) -> Checkpoint:

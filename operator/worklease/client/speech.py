@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from worklease.api.handoff import Handoff
 from worklease.api.worklease import WorkLease
 from worklease.client.clock import Clock
 from worklease.errors import ApiError, Conflict, Refused, Unanswered, Unauthenticated, Unavailable
@@ -19,6 +20,7 @@ BACKOFF_MAX_SECONDS = 3.0
 SHORTEST_REQUEST_SECONDS = 0.05
 
 Patch = list[dict[str, Any]]
+Kind = TypeVar("Kind", bound=WorkLease | Handoff)
 
 
 def stating(**statements: Any) -> Patch:
@@ -26,8 +28,8 @@ def stating(**statements: Any) -> Patch:
     return [{"op": "add", "path": f"/spec/{name}", "value": value} for name, value in statements.items()]
 
 
-class Speech:
-    """One thing to say about one work item, as often as it takes.
+class Speech(Generic[Kind]):
+    """One thing to say about one object, as often as it takes.
 
     `said` recognises it in the object, so that a repetition after a lost answer is told from a refusal. `ends` is when
     it has to be known, on `clock`; no request takes longer than `request_seconds`.
@@ -36,15 +38,18 @@ class Speech:
     def __init__(
         self,
         session: Session,
+        kind: type[Kind],
         namespace: str,
         name: str,
         *,
-        said: Callable[[WorkLease], bool],
+        said: Callable[[Kind], bool],
         clock: Clock,
         ends: Callable[[], float],
         request_seconds: float,
     ) -> None:
         self._session = session
+        self._kind = kind
+        self._plural = f"{kind.__name__.lower()}s"
         self._namespace = namespace
         self._name = name
         self._said = said
@@ -53,17 +58,17 @@ class Speech:
         self._request_seconds = request_seconds
         self.first_sent_at: float | None = None
 
-    async def patch(self, make: Callable[[], Patch]) -> WorkLease:
+    async def patch(self, make: Callable[[], Patch]) -> Kind:
         """Says it by a patch, which is made anew for each attempt. Raises Refused, or what was unknown at the end."""
-        path = path_of(self._namespace, self._name)
+        path = path_of(self._namespace, self._name, plural=self._plural)
         return await self._repeat(lambda timeout: self._request("PATCH", path, make(), JSON_PATCH, timeout))
 
-    async def create(self, body: dict[str, Any]) -> WorkLease:
+    async def create(self, body: dict[str, Any]) -> Kind:
         """Says it by creating the object. Raises Conflict when there is one that does not say it."""
-        path = path_of(self._namespace)
+        path = path_of(self._namespace, plural=self._plural)
         return await self._repeat(lambda timeout: self._request("POST", path, body, "application/json", timeout))
 
-    async def _repeat(self, attempt: Callable[[float], Awaitable[WorkLease]]) -> WorkLease:
+    async def _repeat(self, attempt: Callable[[float], Awaitable[Kind]]) -> Kind:
         failures = 0
         while True:
             timeout = self._timeout()
@@ -88,17 +93,19 @@ class Speech:
             if work := await self._look():
                 return work
 
-    async def _request(self, method: str, path: str, body: Any, content_type: str, within_seconds: float) -> WorkLease:
+    async def _request(self, method: str, path: str, body: Any, content_type: str, within_seconds: float) -> Kind:
         answer = await self._session.request(
             method, path, body, content_type=content_type, timeout_seconds=within_seconds
         )
-        return WorkLease.model_validate(answer.body)
+        return self._kind.model_validate(answer.body)
 
-    async def _look(self) -> WorkLease | None:
+    async def _look(self) -> Kind | None:
         """The object if it says what we said; None when it does not, or cannot be read now."""
         try:
             async with asyncio.timeout(self._timeout()):
-                work = WorkLease.model_validate(await read(self._session, self._namespace, self._name))
+                work = self._kind.model_validate(
+                    await read(self._session, self._namespace, self._name, plural=self._plural)
+                )
         except (ApiError, TimeoutError):
             return None
         return work if self._said(work) else None
