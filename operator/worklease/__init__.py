@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worklease.api.statements import EffectState, Outcome
+    from worklease.client import blocking
     from worklease.client.client import Client, hold, inbox
     from worklease.client.clock import boot_seconds
     from worklease.client.handoffs import Offer
@@ -94,6 +95,7 @@ __all__ = [
     "WorkIsReserved",
     "WorkIsSuspended",
     "WorkleaseError",
+    "blocking",
     "boot_seconds",
     "hold",
     "inbox",
@@ -101,6 +103,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "blocking":
+        return importlib.import_module("worklease.client.blocking")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
-from worklease.api.handoff import Handoff
-from worklease.api.worklease import WorkLease
+from worklease.api.fields import Part
 from worklease.client.clock import Clock
 from worklease.errors import ApiError, Conflict, Refused, Unanswered, Unauthenticated, Unavailable
 from worklease.kube.session import JSON_PATCH, Session
@@ -20,7 +19,7 @@ BACKOFF_MAX_SECONDS = 3.0
 SHORTEST_REQUEST_SECONDS = 0.05
 
 Patch = list[dict[str, Any]]
-Kind = TypeVar("Kind", bound=WorkLease | Handoff)
+Kind = TypeVar("Kind", bound=Part)
 
 
 def stating(**statements: Any) -> Patch:
