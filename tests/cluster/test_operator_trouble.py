@@ -35,7 +35,8 @@ def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
 
 def test_kinds_that_come_late_and_a_phase_that_nobody_knows(plane: ControlPlane, tmp_path: Path) -> None:
     """Without the CRDs it waits, says so, and starts when they come. An object in a phase of a newer version is
-    marked Stalled and told by an Event; all others go on; once it can be read it goes on too.
+    marked Stalled and told by an Event; all others go on; once it can be read it goes on too. Without an operator the
+    kinds are deleted with all their objects, held ones too: nothing waits for a finalizer (case 32).
     """
     own = Cluster(plane.kubeconfig, plane.kubectl, tmp_path)
     launcher = Launcher(own, tmp_path)
@@ -75,6 +76,9 @@ def test_kinds_that_come_late_and_a_phase_that_nobody_knows(plane: ControlPlane,
         wait_for(lambda: strange.condition("Stalled") == "False/AsExpected", "the object to be read again")
         assert "Traceback" not in operator.log
         assert operator.log.count("cannot be read") == 1
+        operator.stop()
+        deleted = own.kubectl("delete", "crd", "workleases.worklease.dev", "handoffs.worklease.dev", "--timeout=30s")
+        assert deleted.exit_code == 0, deleted.stderr
     finally:
         launcher.stop()
 
