@@ -21,6 +21,7 @@ EFFECTS_MAX = 64
 """How many effects spec.effects holds: a tenure that needs more claims again, under a new epoch."""
 
 PRINTABLE = r"^[!-~]+$"
+PRINTABLE_BUT_COMMA = r"^[!-+\--~]+$"
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 NO_CONTROLS_OR_EMPTY = r"^[^\x00-\x1f\x7f]*$"
 # The format date-time alone admits strings that CEL cannot convert; one of those would lock out every later write.
@@ -45,8 +46,9 @@ def text(maximum: int, *, minimum: int = 0, pattern: str | None = None, **schema
     return Field(max_length=maximum, min_length=minimum or None, pattern=pattern, json_schema_extra=schema or None)
 
 
-Identifier = Annotated[str, text(64, minimum=1, pattern=PRINTABLE)]
-"""An id that a speaker makes up: 1 to 64 printable ASCII characters without space."""
+Identifier = Annotated[str, text(64, minimum=1, pattern=PRINTABLE_BUT_COMMA)]
+"""An id that a speaker makes up: 1 to 64 printable ASCII characters, without space, and without the comma that joins
+the values of an HTTP header which was sent twice."""
 Username = Annotated[str, text(512, minimum=1, pattern=NO_CONTROLS)]
 """A username as the API server authenticated it."""
 Instance = Annotated[str, text(320, minimum=1, pattern=PRINTABLE)]
