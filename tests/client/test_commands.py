@@ -104,11 +104,42 @@ def test_what_is_shown_can_be_read_by_programs(cluster: Cluster, namespace: str,
     assert (code, "there is no such work item" in err) == (Exit.REFUSED, True)
 
 
-def test_the_inbox_shows_what_waits_for_an_answer(namespace: str, agent: Identity, other: Identity) -> None:
-    """Nothing at first; the answer is given with the client."""
-    code, out, _ = Shell(other, namespace).call("inbox")
-    assert (code, out.split()[:2]) == (Exit.DONE, ["NAME", "LEASE"])
-    assert Shell(agent, namespace).call("inbox", "-o", "json")[0] == Exit.DONE
+def test_work_is_handed_over_by_hand(cluster: Cluster, namespace: str, agent: Identity, other: Identity) -> None:
+    """An offer shows in the target's inbox only; accepting it prints the epoch of the new tenure (case 22)."""
+    sender, target = Shell(agent, namespace), Shell(other, namespace, user="other")
+    given = int(sender.call("claim", "w", "--create")[1])
+    code, out, err = sender.call("handoff", "create", "w", "--to", other.username, "--subject", "the rest")
+    assert code == Exit.DONE, err
+    name = out.strip().removeprefix("handoff/")
+    assert name in target.call("inbox")[1]
+    assert target.call("inbox", "-o", "name")[1] == out
+    assert json.loads(target.call("inbox", "-o", "json")[1])["items"][0]["spec"]["subject"] == "the rest"
+    assert name not in sender.call("inbox")[1]
+    code, out, err = target.call("handoff", "accept", name)
+    assert code == Exit.DONE, err
+    assert int(out) > given
+    tenure = Work(cluster, namespace, "w").history[-1]
+    assert (tenure["grantReason"], tenure["purpose"]) == ("Handoff", "the rest")
+    assert sender.call("renew", "w")[0] == Exit.REFUSED
+
+
+def test_an_offer_is_answered_once_by_hand(cluster: Cluster, namespace: str, agent: Identity, other: Identity) -> None:
+    """Rejected, it cannot be withdrawn any more; what is not held cannot be offered; delegating needs the verb."""
+    sender, target = Shell(agent, namespace), Shell(other, namespace, user="other")
+    sender.call("claim", "w", "--create")
+    name = sender.call("handoff", "create", "w", "--to", other.username)[1].strip().removeprefix("handoff/")
+    assert target.call("handoff", "reject", name, "--reason", "no time")[0] == Exit.DONE
+    code, _, err = sender.call("handoff", "withdraw", name, "--reason", "changed my mind")
+    assert code == Exit.REFUSED
+    assert "Rejected" in err
+    assert target.call("handoff", "create", "w", "--to", agent.username)[0] == Exit.REFUSED
+    assert target.call("handoff", "accept", "none")[0] == Exit.REFUSED
+    code, _, err = target.call("handoff", "create", "w", "--to", other.username, "--delegated")
+    assert (code, "verb delegate" in err) == (Exit.REFUSED, True)
+    administrator = Shell(cluster.admin, namespace)
+    code, out, _ = administrator.call("handoff", "create", "w", "--to", other.username, "--delegated")
+    assert code == Exit.DONE
+    assert target.call("handoff", "accept", out.strip().removeprefix("handoff/"))[0] == Exit.DONE
 
 
 def test_the_page_has_the_exit_codes_of_the_command() -> None:

@@ -58,5 +58,5 @@ class Shell:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
-            code = main([command, "-n", self.namespace, *arguments])
+            code = main(["-n", self.namespace, command, *arguments])
         return code, out.getvalue(), err.getvalue()

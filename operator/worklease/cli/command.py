@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     whole.add_argument("--version", action="version", version=f"worklease {__version__}")
+    _common(whole, outermost=True)
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, run: str, what: str, *, named: bool = True, printed: bool = False) -> Any:
@@ -117,15 +118,50 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     add("history", "show:history", "the tenures of the work", printed=True)
     add("effects", "show:effects", "the effects that were logged, and what became of them", printed=True)
+    _handoff(commands)
     inbox = add("inbox", "show:inbox", "the handoffs that wait for your answer", named=False, printed=True)
     inbox.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     return whole
 
 
-def _common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-n", "--namespace", help="default: that of the context, or of the pod")
-    command.add_argument("--context", help="the context of the kubeconfig")
-    command.add_argument("--kubeconfig", help="default: KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config")
+def _handoff(commands: Any) -> None:
+    what = "offer work to somebody, and answer what is offered"
+    answers = commands.add_parser("handoff", help=what, description=what).add_subparsers(
+        dest="answer", required=True, metavar="create|accept|reject|withdraw"
+    )
+
+    def add(name: str, what: str, named: str) -> Any:
+        command = answers.add_parser(name, help=what, description=what)
+        command.set_defaults(run=f"{CLI}.handoff:{name}")
+        _common(command)
+        command.add_argument("name", metavar="NAME", help=named)
+        return command
+
+    create = add("create", "offer the tenure that you hold, with its checkpoint", "the WorkLease")
+    create.add_argument("--to", required=True, metavar="USER", help="who may accept: the username")
+    create.add_argument("--to-instance", metavar="INSTANCE", help="only this process of that user")
+    create.add_argument("--subject", help="what it is about, in a line")
+    create.add_argument("--message", help="what the target needs to know")
+    create.add_argument("--context-uri", metavar="URI", help="where there is more to know")
+    create.add_argument("--accept-within", type=int, metavar="SECONDS", help="default: 3600")
+    create.add_argument("--claim-within", type=int, metavar="SECONDS", help="default: 300")
+    create.add_argument("--delegated", action="store_true", help="offer what others hold (verb delegate)")
+    accept = add("accept", "accept, and claim; it lapses unless renewed", "the Handoff")
+    accept.add_argument("--purpose", help="what you are going to do; default: the subject")
+    accept.add_argument("--reason", default="", help="for the sender")
+    for name, what in {"reject": "decline, for good", "withdraw": "take back your own offer"}.items():
+        add(name, what, "the Handoff").add_argument("--reason", required=True, help="for the other side")
+
+
+def _common(command: argparse.ArgumentParser, *, outermost: bool = False) -> None:
+    """Flags that may stand before or after the name of the command."""
+    default = None if outermost else argparse.SUPPRESS
+    for flags, what in (
+        (("-n", "--namespace"), "default: that of the context, or of the pod"),
+        (("--context",), "the context of the kubeconfig"),
+        (("--kubeconfig",), "default: KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config"),
+    ):
+        command.add_argument(*flags, default=default, help=what)
 
 
 def _work(command: argparse.ArgumentParser) -> None:

@@ -49,7 +49,7 @@ async def claim(options: argparse.Namespace) -> int:
 async def renew(options: argparse.Namespace) -> int:
     """Renews once."""
     async with connected(options, shell=True) as client:
-        work, epoch = await _held(client, options)
+        work, epoch = await held(client, options)
         renewals = Renewals(client.session, work, epoch)
         try:
             stored = await renewals.send(REQUEST_SECONDS)
@@ -64,7 +64,7 @@ async def renew(options: argparse.Namespace) -> int:
 async def release(options: argparse.Namespace) -> int:
     """Gives the work back."""
     async with connected(options, shell=True) as client:
-        work, epoch = await _held(client, options)
+        work, epoch = await held(client, options)
         said = Release(epoch=epoch, reason=options.reason)
         await speak(client, work, lambda seen: seen.spec.release == said, release=said.manifest())
         print(f"{work.key} released")
@@ -74,7 +74,7 @@ async def release(options: argparse.Namespace) -> int:
 async def complete(options: argparse.Namespace) -> int:
     """Declares the work done."""
     async with connected(options, shell=True) as client:
-        work, epoch = await _held(client, options)
+        work, epoch = await held(client, options)
         said = Completion(epoch=epoch, outcome=Outcome(options.outcome), message=options.message)
         await speak(client, work, lambda seen: seen.spec.completion == said, completion=said.manifest())
         print(f"{work.key} completed: {said.outcome}")
@@ -84,7 +84,7 @@ async def complete(options: argparse.Namespace) -> int:
 async def checkpoint(options: argparse.Namespace) -> int:
     """Says where the work stands."""
     async with connected(options, shell=True) as client:
-        work, epoch = await _held(client, options)
+        work, epoch = await held(client, options)
         stored = work.spec.checkpoint
         said = Checkpoint(
             epoch=epoch, uri=options.uri, digest=options.digest, previous_digest=stored.digest if stored else ""
@@ -102,10 +102,10 @@ async def look(client: Client, options: argparse.Namespace) -> WorkLease:
         raise missing(f"{options.namespace}/{options.name}", error) from error
 
 
-async def _held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, int]:
+async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, int]:
     """The work item and the epoch to speak about. What is not held cannot be spoken about."""
     work = await look(client, options)
-    given = options.epoch or int(os.environ.get(EPOCH_VARIABLE) or 0)
+    given = getattr(options, "epoch", None) or int(os.environ.get(EPOCH_VARIABLE) or 0)
     if not held_by(work, client.identity):
         raise StatementRefused(work.key, f"{client.identity.username} ({client.identity.instance}) does not hold it")
     if given and given != work.status.epoch:
