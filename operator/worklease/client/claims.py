@@ -232,7 +232,7 @@ class Claimant:
                 stated = await speech.create(wanted.manifest(claim))
             else:
                 stated = await speech.patch(lambda: stating(claim=claim.manifest()))
-            return await self._fresh(await self._decided(claim, stated, speech.first_sent_at or 0.0))
+            return await self._fresh(await self.decided(claim, stated, speech.first_sent_at or 0.0))
         except (Conflict, NotFound) as error:
             raise _MovedOnError from error
         except Refused as error:
@@ -247,7 +247,7 @@ class Claimant:
             await self._abandon(claim.id)
             raise
 
-    async def _decided(self, claim: Claim, stated: WorkLease, sent_at: float) -> Grant:
+    async def decided(self, claim: Claim, stated: WorkLease, sent_at: float) -> Grant:
         """Waits until the operator has decided. Raises ClaimRefused, ClaimUndecided."""
         limit = asyncio.timeout(DECIDED_SECONDS)
         metadata = stated.metadata
