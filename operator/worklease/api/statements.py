@@ -346,17 +346,18 @@ class Effect(Part):
     detail: Annotated[Words | None, Field(description="What is worth knowing about its outcome.")] = None
 
 
-STORED_EFFECT = "oldSelf.spec.effects.exists(o, o.id == e.id)"
-NONE_ADDED = f"self.spec.effects.all(e, {STORED_EFFECT})"
+NONE_ADDED = "ids.all(id, id in storedIDs)"
 EFFECTS = Rule(
     field_path=".spec.effects",
+    # Bound once: to look for each effect among all others costs a fifth of a second when there are 64.
+    given={"ids": "self.spec.effects.map(e, e.id)", "storedIDs": "oldSelf.spec.effects.map(e, e.id)"},
     # The same ids are the same effects, of which EFFECT_ITSELF has judged the changes.
-    unless=same("self.spec.effects.map(e, e.id)", "oldSelf.spec.effects.map(o, o.id)"),
+    unless=same("ids", "storedIDs"),
     then_given=SAID | DECIDED,
     checks=(
         Check(
             "effects.attempted",
-            f"self.spec.effects.all(e, {STORED_EFFECT} || (e.state == 'Attempted' && e.epoch == {EPOCH}))",
+            f"self.spec.effects.all(e, e.id in storedIDs || (e.state == 'Attempted' && e.epoch == {EPOCH}))",
             "a new effect is logged as Attempted, at the current epoch",
         ),
         Check(
@@ -366,13 +367,13 @@ EFFECTS = Rule(
         ),
         Check(
             "effects.reconciled",
-            f"{NONE_ADDED} || oldSelf.spec.effects.all(o, o.epoch >= {EPOCH} || o.state != 'Attempted')",
+            f"{NONE_ADDED} || oldSelf.spec.effects.all(e, e.epoch >= {EPOCH} || e.state != 'Attempted')",
             "effects of earlier epochs must be reconciled first",
         ),
         Check(
             "effects.dropped",
-            "oldSelf.spec.effects.all(o, self.spec.effects.exists(e, e.id == o.id)"
-            f" || (o.epoch < {EPOCH} && !(o.state in ['Attempted', 'Unknown'])))",
+            "oldSelf.spec.effects.all(e, e.id in ids"
+            f" || (e.epoch < {EPOCH} && !(e.state in ['Attempted', 'Unknown'])))",
             "only reconciled effects of earlier epochs may be dropped",
         ),
     ),
