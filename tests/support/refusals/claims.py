@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.refusals import SCHEMA, Row
+from support.refusals import POLICY, SCHEMA, Row
 from support.refusals.states import (
     available,
     being_handed_over,
@@ -169,6 +169,10 @@ ROWS = (
     Row("a pending claim, edited", claimed, ALICE, claims_again(purpose="something else"), "claim.edited"),
     Row("a claim restored from a backup, edited", restored, ADMIN, claims_again(epoch=0), "claim.edited"),
     Row("a granted claim, edited", held, ALICE, claims_again(purpose="something else"), "claim.edited"),
+    # In whose name.
+    Row("in another's name (case 26)", available, BOB, claims(holderIdentity="mallory"), POLICY, "must be"),
+    Row("as a pod, without its token", available, BOB, claims(instance="pod:p/1"), POLICY, "must not begin with pod"),
+    Row("in another's name, by who may delegate", available, ADMIN, claims(holderIdentity="mallory")),
     # Removal.
     Row("a pending claim, removed", claimed, ADMIN, removes("claim"), "claim.kept"),
     Row("the holder's claim, removed", held, ADMIN, removes("claim"), "claim.kept"),

@@ -72,6 +72,7 @@ RELEASE = (
 COMPLETION = (
     Row("while the lease is held", held, ALICE, completes()),
     Row("of suspended work", held_and_suspended, ALICE, completes()),
+    Row("beside a pending re-claim, which it ends", reclaiming, ALICE, completes()),
     Row("once an effect has succeeded", succeeded, ALICE, completes()),
     Row("once an effect has failed", failed, ALICE, completes()),
     Row("once an effect is compensated", compensated, ALICE, completes()),
