@@ -1,7 +1,7 @@
 """Runs one command, and kills it with its whole process group when its lease can no longer be certain.
 
-A script that imports little. Who holds the lease writes to descriptor ORDERS: `until SECONDS` (boot-time clock) puts the
-end off, `signal NUMBER` goes to the group. When nothing more is written the end comes all the same.
+A script that imports little. Who holds the lease writes to descriptor ORDERS: `until SECONDS` (boot-time clock) puts
+the end off, `signal NUMBER` goes to the group. When nothing more is written the end comes all the same.
 """
 
 import os
