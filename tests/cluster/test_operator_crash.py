@@ -12,14 +12,13 @@ import pytest
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
 from support.operators import operator_kubeconfig
-from support.speaking import Agent, Work, fresh
+from support.speaking import DECIDED_WITHIN_SECONDS, Agent, Work, fresh
 from support.waiting import wait_for
 
 REQUESTS_MIN = 12
 REQUESTS_MAX = 21
 """The story takes at least so many requests (its swaps and the Events before the last of them), and fewer than that:
 how many reads there are before a lapse is chance."""
-DECIDED_WITHIN_SECONDS = 60.0
 STORY = [
     ("FirstGrant", "Revoked"),
     ("AfterRevocation", "Reclaimed"),

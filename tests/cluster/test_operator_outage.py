@@ -89,10 +89,11 @@ def test_a_paused_operator_expires_nobody_who_renewed_meanwhile(
     try:
         operator = launcher.start(namespace).ready()
         agent = Agent.of(service_account(namespace, "agent", "worklease-agent"))
-        works = [Work.create(cluster, namespace) for _ in range(5)]
-        epochs = [work.hold(agent) for work in works]
-        *kept, abandoned = works
         wait_for(lambda: operator.metric("worklease_watch_blind_seconds_total"), "the leases to be timed")
+        works = [Work.create(cluster, namespace) for _ in range(3)]
+        claim_ids = [work.claim(agent) for work in works]
+        epochs = [work.granted(claim_id) for work, claim_id in zip(works, claim_ids, strict=True)]
+        *kept, abandoned = works
         operator.send(signal.SIGSTOP)
         pass_time(LONGER_THAN_A_LEASE_SECONDS)
         assert all(renewed(kept, epochs, agent))

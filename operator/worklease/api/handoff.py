@@ -144,7 +144,8 @@ class HandoffStatus(Part):
         tuple[Condition, ...],
         Field(
             max_length=16,
-            description="Ready (always True, the phase is its reason); CheckpointMoved or WorkLeaseMissing in trouble.",
+            description="Ready (always True, the phase is its reason); CheckpointMoved for an offer with a checkpoint; "
+            "WorkLeaseMissing in trouble.",
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()

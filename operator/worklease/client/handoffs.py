@@ -108,6 +108,12 @@ class Offer:
 
         Safe to repeat after a failure. Raises HandoffOver when it can no longer be accepted.
         """
+        grant = await self.claimed(purpose=purpose, reason=reason)
+        async with self._desk.taker.held(grant, max_silence_seconds) as lease:
+            yield lease
+
+    async def claimed(self, *, purpose: str | None = None, reason: str = "") -> Grant:
+        """Accepts and claims, and leaves the renewing to the caller."""
         await self._answer(ResponseDecision.ACCEPTED, reason)
         await self._taken_effect()
         spec = self.handoff.spec
@@ -116,8 +122,7 @@ class Offer:
             name=spec.work_lease_name,
             purpose=purpose or spec.subject or f"accepted handoff {self.name}",
         )
-        async with self._desk.take(wanted, float(spec.claim_within_seconds), max_silence_seconds) as lease:
-            yield lease
+        return await self._desk.taker.claimed(wanted, float(spec.claim_within_seconds))
 
     async def reject(self, reason: str) -> None:
         """Declines, for good: the sender goes on."""
@@ -216,16 +221,7 @@ class Desk:
         self.follower = follower
         self.identity = identity
         self.clock = clock
-        self._taker = taker
-
-    @contextlib.asynccontextmanager
-    async def take(
-        self, wanted: Wanted, wait_seconds: float, max_silence_seconds: float | None
-    ) -> "AsyncIterator[Lease]":
-        """Claims what is reserved for us, and holds it."""
-        grant = await self._taker.claimed(wanted, wait_seconds)
-        async with self._taker.held(grant, max_silence_seconds) as lease:
-            yield lease
+        self.taker = taker
 
     async def inbox(self, namespace: str) -> list[Offer]:
         """The offers to us that wait for an answer, the oldest first; in all namespaces when it is empty."""

@@ -86,6 +86,10 @@ class Lease:
         """By when the block is cancelled unless a renewal moves it: from then on the work may be another's."""
         return self._holding.belief.expiry
 
+    def now(self) -> float:
+        """The time on the clock of `deadline` and `expiry`."""
+        return self._holding.clock()
+
     @property
     def trouble(self) -> str | None:
         """Why the last renewal is not known to be accepted; None when it is."""
