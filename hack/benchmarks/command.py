@@ -13,10 +13,10 @@ from onecluster import Contexts, cluster, namespace, operator
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 
-from . import fencing, leases
+from . import fencing, handoffs, leases
 from .world import World
 
-SECTIONS = ("renewals", "grants", "expiries", "cost", "fencing")
+SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "fencing")
 HELD = (1000, 10000)
 AGENT = "bench"
 ROLE = "worklease-gitops"
@@ -68,5 +68,8 @@ async def _measure(section: str, contexts: Contexts, operator_pid: int, held: in
             await leases.grants(world)
         elif section == "expiries":
             await leases.expiries(world)
+        elif section == "handoffs":
+            await handoffs.handed_over(world)
+            await handoffs.resolved(world, operator_pid)
         else:
             await leases.operator_cost(world, operator_pid, held)

@@ -1,5 +1,7 @@
 """Every exception that worklease raises on purpose, with what it means for the caller."""
 
+from datetime import datetime
+
 
 class WorkleaseError(Exception):
     """The base of all of them."""
@@ -105,3 +107,83 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     """The object has changed since it was read, or exists already (409; for a tested patch also 422)."""
+
+
+class LeaseError(WorkleaseError):
+    """About one work item, `lease` (NAMESPACE/NAME)."""
+
+    def __init__(self, lease: str, message: str) -> None:
+        super().__init__(lease, message)
+        self.lease = lease
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.lease}: {self.message}"
+
+
+class ClaimRefused(LeaseError):
+    """The work cannot be had now; the claim had no effect."""
+
+
+class WorkIsLeased(ClaimRefused):
+    """Somebody else holds the work, or has just claimed it. `until` is advice, None when nobody can say."""
+
+    def __init__(self, lease: str, message: str, until: datetime | None = None) -> None:
+        super().__init__(lease, message)
+        self.until = until
+
+
+class WorkIsReserved(ClaimRefused):
+    """The work is kept for the target of a handoff."""
+
+
+class WorkIsSuspended(ClaimRefused):
+    """The work takes no claims for now."""
+
+
+class WorkIsComplete(ClaimRefused):
+    """The work is done: no claim will ever be admitted unless it is reopened."""
+
+
+class ClaimUndecided(LeaseError):
+    """The claim was made, or may have been, and nothing was decided in time. It holds nothing that was confirmed."""
+
+
+class WaitedTooLong(LeaseError):
+    """The work did not become free within the time that the caller wanted to wait."""
+
+
+class NotPermitted(LeaseError):
+    """The caller lacks a verb; the message names it and the role that has it."""
+
+
+class StatementRefused(LeaseError):
+    """The holder's statement was refused though it may still hold: the message says what the API server wants."""
+
+
+class EffectsUnreconciled(StatementRefused):
+    """Effects are Attempted or Unknown: find out what became of them and say so first."""
+
+
+class LeaseInJeopardy(LeaseError):
+    """The holder cannot be sure that it holds, so it may cause no effect; the lease may become certain again."""
+
+
+class LeaseLost(LeaseError):
+    """The tenure has ended, or may have by now. `reason` is one of worklease.LostReason."""
+
+    def __init__(self, lease: str, reason: str, message: str) -> None:
+        super().__init__(lease, message)
+        self.reason = reason
+
+
+class HandoffOver(LeaseError):
+    """A handoff can no longer be answered, or did not come about; `phase` is what became of it."""
+
+    def __init__(self, lease: str, phase: str, message: str) -> None:
+        super().__init__(lease, message)
+        self.phase = phase
+
+
+class EffectFailed(WorkleaseError):
+    """Raise it inside `lease.effect(...)` when it is certain that the recipient did nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from support.speaking import Agent, Work
 from support.waiting import wait_for
 
 README, PROTOCOL, OPERATOR = "README.md", "docs/protocol.md", "docs/operator.md"
+HANDOFFS, GITOPS = "docs/handoffs.md", "docs/gitops.md"
 RUN_HERE = {
-    README: {"agent", "administrator"},
+    README: {"agent", "administrator", "handoff", "python"},
     PROTOCOL: {"takeover", "reconcile", "waits"},
     OPERATOR: {"help"},
+    HANDOFFS: {"inbox", "accept", "claim", "waits"},
+    GITOPS: {"apply"},
 }
+"""What is run in this file and, of handoffs and GitOps, in test_handoffs_docs.py."""
 
 
 @pytest.fixture
@@ -58,6 +63,19 @@ def test_the_agent_in_plain_sh_claims_works_and_completes(
     (tenure,) = status["history"]
     assert tenure["instance"] == agent.instance
     assert tenure["effects"]["succeeded"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_the_agent_in_python_holds_works_and_completes(
+    cluster: Cluster, namespace: str, agent: Identity, item: Work, tmp_path: Path
+) -> None:
+    """The block of the README, with the agent's own token, ends in completed work and one reconciled effect."""
+    text = documents.block(README, "python")
+    answer = documents.run(text, cluster, agent, namespace, tmp_path, by=(sys.executable, "-c"))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "Worklease-Epoch" in answer.stdout
+    (tenure,) = item.reaches("Completed")["history"]
+    assert (tenure["instance"], tenure["effects"]["succeeded"]) == (agent.instance, 1)
 
 
 @pytest.mark.usefixtures("operator")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lupa
+import lupa  # type: ignore[import-untyped]
 import pytest
 import yaml
 

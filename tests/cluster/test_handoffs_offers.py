@@ -27,7 +27,7 @@ def test_the_target_receives_what_was_handed_over(team: Team) -> None:
     work, epoch = team.held()
     checkpoint = {"epoch": epoch, "uri": "s3://work/1", "digest": "sha256:1f", "previousDigest": ""}
     work.say(team.alice, checkpoint=checkpoint).must()
-    offered = {
+    offered: dict[str, Any] = {
         "subject": "charge the rest",
         "message": "Three of five are done.\nThe fourth bounced.",
         "contextRef": {"uri": "https://wiki/invoice", "digest": "sha256:2f"},
@@ -284,7 +284,7 @@ def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) ->
 
 
 # ---------------------------------------------------------------------------------------------------------- bad input
-ABSURD = {
+ABSURD: dict[str, dict[str, Any]] = {
     "message": {"message": "m" * 4097},
     "control characters": {"message": "\u0007"},
     "subject": {"subject": "s" * 1025},

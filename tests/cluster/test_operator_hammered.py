@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +94,11 @@ def test_a_revocation_and_a_takeover_come_through(
                 decided(work, lambda status: status["phase"] == "Revoked", writes, "a revocation")
             else:
                 claim_id = work.take_over(agent.sibling(), epoch)
-                decided(work, lambda status, mine=claim_id: status.get("claimID") == mine, writes, "a takeover")
+                decided(work, partial(is_granted, claim_id), writes, "a takeover")
+
+
+def is_granted(claim_id: str, status: dict[str, Any]) -> bool:
+    return status.get("claimID") == claim_id
 
 
 def test_an_expiry_comes_through(cluster: Cluster, namespace: str, agent: Agent, operator: OperatorProcess) -> None:

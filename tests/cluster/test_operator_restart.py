@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,15 +116,19 @@ def test_what_was_said_without_an_operator_is_decided_once_there_is_one(
         released.reaches("Released")
         revoked.reaches("Revoked")
         completed.reaches("Completed")
-        expected = {
+        expected: dict[Work, list[tuple[str, Any]]] = {
             taken_over: [("FirstGrant", "Revoked"), ("AfterRevocation", None)],
             handed_back: [("FirstGrant", "Released"), ("AfterRelease", None)],
             reclaimed: [("FirstGrant", "Reclaimed"), ("Reclaim", None)],
             first: [("FirstGrant", None)],
         }
         for work, tenures in expected.items():
-            wait_for(lambda work=work, tenures=tenures: ends(work) == tenures, f"{tenures} of {work.name}")
+            wait_for(partial(has_ended, work, tenures), f"{tenures} of {work.name}")
         wait_for(lambda: again.condition("Claimable") == "False/Suspended", "the conditions of the new one")
+
+
+def has_ended(work: Work, tenures: list[tuple[str, Any]]) -> bool:
+    return ends(work) == tenures
 
 
 def ends(work: Work) -> list[tuple[str, Any]]:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from support.cluster import Cluster
+from support.definitions import installed
 from support.refusals import CHECKS, Row
 from support.refusals.tables import TABLES
 from support.statements import Scene, unguarded
-from support.waiting import wait_for
 from worklease.api.cel import Rule
 from worklease.api.crd import worklease_crd
 from worklease.api.worklease import RULES
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EVERY_RULE = [pytest.param(rule, id=rule.checks[0].name) for rules in RULES.values() for rule in rules]
 
 
 def mutants(rule: Rule, group: str) -> dict[str, Any]:
     """WorkLease in a group of its own, with a version for each check of a rule that lacks this check."""
     definition = worklease_crd(group=group)
+    del definition["spec"]["names"]["shortNames"], definition["spec"]["names"]["categories"]
     versions = definition["spec"]["versions"]
     for check in rule.checks:
         (mutant,) = worklease_crd(without={check.name}, group=group)["spec"]["versions"]
@@ -36,20 +34,6 @@ def mutants(rule: Rule, group: str) -> dict[str, Any]:
 def version_without(check: str) -> str:
     """The name of the version that lacks a check."""
     return f"without-{check.replace('.', '-')}"
-
-
-@contextmanager
-def installed(cluster: Cluster, definition: dict[str, Any]) -> Iterator[None]:
-    """The definition is served, as long as it is needed."""
-    name, group = definition["metadata"]["name"], definition["spec"]["group"]
-    cluster.api.create(CRDS, definition).must()
-    try:
-        for version in definition["spec"]["versions"]:
-            path = f"/apis/{group}/{version['name']}/workleases"
-            wait_for(lambda path=path: cluster.api.get(path).ok, f"{path} to be served")  # type: ignore[misc]
-        yield
-    finally:
-        cluster.api.delete(f"{CRDS}/{name}")
 
 
 def refused_by(check: str) -> list[Row]:

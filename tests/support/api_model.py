@@ -164,7 +164,7 @@ class Server:
         assert not broken, f"the API server refuses this status: {broken}"
         self._check(now, status)
         self._store(now.model_copy(update={"status": status}))
-        if status.phase is Phase.JEOPARDY:
+        if status.phase is Phase.JEOPARDY and now.status.phase is not Phase.JEOPARDY:
             self.jeopardy_at_revision = self.revision
 
     def _check(self, before: WorkLease, status: WorkLeaseStatus) -> None:

@@ -1,4 +1,4 @@
-"""Runs the shell blocks of the documentation, word for word: those after a comment `<!-- run: NAME -->`."""
+"""Runs the blocks of the documentation, word for word: those after a comment `<!-- run: NAME -->`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.cluster import Cluster, Identity
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"<!-- run: (?P<name>[a-z-]+) -->\n```sh\n(?P<text>.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- run: (?P<name>[a-z-]+) -->\n```(?:sh|python)\n(?P<text>.*?)```", re.DOTALL)
 WITHIN_SECONDS = 120.0
 
 
@@ -28,9 +29,16 @@ def names(document: str) -> set[str]:
 
 
 def run(
-    text: str, cluster: Cluster, identity: Identity, namespace: str, directory: Path, **variables: str
+    text: str,
+    cluster: Cluster,
+    identity: Identity,
+    namespace: str,
+    directory: Path,
+    *,
+    by: Sequence[str] = ("bash", "-euo", "pipefail", "-c"),
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the text with bash in `namespace` as `identity`; stops at the first command that fails."""
+    """Runs the text in `namespace` as `identity`, with bash unless told otherwise; the first failure ends it."""
     kubectl = directory / "bin" / "kubectl"
     kubectl.parent.mkdir(exist_ok=True)
     if not kubectl.exists():
@@ -41,7 +49,7 @@ def run(
     subprocess.run([*context, f"--namespace={namespace}"], check=True, capture_output=True)
     path = os.pathsep.join([str(kubectl.parent), str(Path(sys.prefix) / "bin"), os.environ["PATH"]])
     return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text],
+        [*by, text],
         capture_output=True,
         text=True,
         timeout=WITHIN_SECONDS,

@@ -96,7 +96,8 @@ class Offer:
 
     def seen(self) -> dict[str, Any]:
         """Wait until the operator has seen it; its status."""
-        return wait_for(lambda: (s := self.status).get("answerBy") and s, f"{self.name} to be seen", WITHIN_SECONDS)
+        wait_for(lambda: "answerBy" in self.status, f"{self.name} to be seen", WITHIN_SECONDS)
+        return self.status
 
     def condition(self, kind: str) -> str:
         """A condition as `Status/Reason`; empty when it is not there."""

@@ -45,7 +45,6 @@ def fresh() -> str:
     return secrets.token_hex(8)
 
 
-# ------------------------------------------------------------------------------------------------- whom and what about
 @dataclass(frozen=True)
 class Scene:
     """Where work items are made, and with whose credentials each speaker speaks there."""
@@ -146,7 +145,6 @@ class Work:
         )(self, OPERATOR).must()
 
 
-# ------------------------------------------------------------------------------------------------------------ epochs
 def current(work: Work) -> int:
     """The epoch in status."""
     return work.epoch
@@ -162,7 +160,6 @@ def beyond(work: Work) -> int:
     return work.epoch + 1
 
 
-# ------------------------------------------------------------------------------------------------------------- values
 def claim(work: Work, who: str, epoch: int, **changes: Any) -> dict[str, Any]:
     """A claim for oneself, with an id of its own."""
     return {
@@ -185,7 +182,6 @@ def successor(work: Work, who: str, **changes: Any) -> dict[str, Any]:
     return {"holderIdentity": work.username(who), "handoff": "h", "handoffUID": fresh(), "until": now(), **changes}
 
 
-# ------------------------------------------------------------------------------------------------------------ sayings
 @dataclass(frozen=True)
 class Saying:
     """What somebody is going to say: operations that are made when it is spoken."""

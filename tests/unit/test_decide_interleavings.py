@@ -25,11 +25,12 @@ from worklease.protocol.observation import Observation, last_heard, observe
 
 SKEWS = st.sampled_from([-2.0, 0.0, 2.0])
 AGENTS = st.sampled_from([ALICE, BOB])
-EPOCHS = st.sampled_from([0, 0, 0, 0, -1, 1])
+EPOCHS = st.sampled_from([0, 0, 0, 0, 0, 0, 0, 0, -1, 1])
 """Which epoch a speaker names, beside the current one."""
 
 
 SEEN_BY = st.sampled_from([0, 0, 0, 1, 1, None])
+REPLICAS = st.sampled_from([0, 1])
 BACK = st.integers(1, 6)
 ATTEMPTED = EffectState.ATTEMPTED
 
@@ -109,19 +110,38 @@ class Interleavings(RuleBasedStateMachine):
         if by is not None:
             self.look_and_act(by, 0.0)
 
+    def standing(self) -> bool:
+        return self.server.lease.status.phase in STANDING
+
     # ------------------------------------------------------------------------------------------------------ speaking
+    @precondition(lambda self: self.server.lease.status.phase in FREE)
     @rule(agent=AGENTS, beside=EPOCHS, by=SEEN_BY)
     def claim(self, agent: dict[str, str], beside: int, by: int | None) -> None:
         self.server.say(claim=self.fresh(agent, beside))
         self.seen(by)
 
+    @precondition(standing)
+    @rule(beside=EPOCHS)
+    def reclaim(self, beside: int) -> None:
+        """Whoever holds wants a fresh epoch."""
+        status = self.server.lease.status
+        holder = {"holder_identity": str(status.holder_identity), "instance": str(status.instance)}
+        self.server.say(claim=self.fresh(holder, beside))
+
+    @precondition(standing)
     @rule(beside=EPOCHS, skew=SKEWS, by=SEEN_BY)
     def renew(self, beside: int, skew: float, by: int | None) -> None:
         renewal = Renewal(epoch=self.epoch(beside), renew_time=wall(self.server.seconds))
         self.server.say(renewal=renewal, server_skew_seconds=skew)
         self.seen(by)
 
-    @rule(how=st.sampled_from(["release", "revoke", "take over", "complete"]), beside=EPOCHS, agent=AGENTS, by=SEEN_BY)
+    @precondition(lambda self: self.standing() or self.server.lease.status.phase is Phase.COMPLETED)
+    @rule(
+        how=st.sampled_from(["release", "release", "revoke", "take over", "complete"]),
+        beside=EPOCHS,
+        agent=AGENTS,
+        by=SEEN_BY,
+    )
     def end(self, how: str, beside: int, agent: dict[str, str], by: int | None) -> None:
         epoch = self.epoch(beside)
         if how == "release":
@@ -134,6 +154,7 @@ class Interleavings(RuleBasedStateMachine):
             self.server.say(completion=Completion(epoch=epoch, outcome=Outcome.SUCCEEDED, message=""))
         self.seen(by)
 
+    @precondition(standing)
     @rule(state=st.sampled_from([None, EffectState.SUCCEEDED, EffectState.UNKNOWN, EffectState.FAILED]))
     def log(self, state: EffectState | None) -> None:
         """An effect is attempted, or the first that is open is reconciled."""
@@ -144,7 +165,7 @@ class Interleavings(RuleBasedStateMachine):
         elif effects and effects[0].state is ATTEMPTED:
             self.server.say(effects=(effects[0].model_copy(update={"state": state}), *effects[1:]))
 
-    @rule(how=st.sampled_from(["suspend", "resume", "prune"]))
+    @rule(how=st.sampled_from(["suspend", "resume", "resume", "resume", "prune"]))
     def administrate(self, how: str) -> None:
         """Work is suspended or resumed, or Git takes out what has no force."""
         if how == "prune":
@@ -153,29 +174,35 @@ class Interleavings(RuleBasedStateMachine):
             self.server.say(suspend=how == "suspend")
 
     # --------------------------------------------------------------------------------------------------------- time
-    @rule(seconds=st.sampled_from([0.5, 5.0, 20.0, 59.0, 31.0, 61.0, 200.0]))
-    def wait(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from([0.5, 5.0, 20.0, 31.0, 61.0]), by=SEEN_BY)
+    def wait(self, seconds: float, by: int | None) -> None:
         self.server.seconds += seconds
+        self.seen(by)
 
-    @rule(which=st.integers(0, 1), skew=SKEWS)
-    def wait_until_a_replica_wakes(self, which: int, skew: float) -> None:
+    @precondition(standing)
+    @rule(which=REPLICAS, skew=SKEWS, restarted=st.booleans())
+    def wait_until_a_replica_wakes(self, which: int, skew: float, restarted: bool) -> None:
+        """It acts at the very time that it gave, by servers whose clocks are off as they may be."""
         replica = self.replicas[which]
+        if restarted:
+            replica.restart()
+        self.look_and_act(which, skew)
         decision = replica.act(tested=False, skew_seconds=skew)
         if decision is not None and decision.wake_at is not None:
-            self.server.seconds = max(
-                self.server.seconds, decision.wake_at - replica.clock_offset_seconds - at(0).clock_seconds
-            )
+            woken_at = decision.wake_at - replica.clock_offset_seconds - at(0).clock_seconds
+            self.server.seconds = max(self.server.seconds, woken_at)
+        replica.act(tested=False, skew_seconds=skew)
 
     # ----------------------------------------------------------------------------------------------------- operating
-    @rule(which=st.integers(0, 1), behind=st.integers(0, 2), skew=SKEWS)
+    @rule(which=REPLICAS, behind=st.integers(0, 2), skew=SKEWS)
     def look(self, which: int, behind: int, skew: float) -> None:
         self.replicas[which].look(behind, skew)
 
-    @rule(which=st.integers(0, 1), tested=st.booleans(), skew=SKEWS)
+    @rule(which=REPLICAS, tested=st.booleans(), skew=SKEWS)
     def act(self, which: int, tested: bool, skew: float) -> None:
         self.replicas[which].act(tested=tested, skew_seconds=skew)
 
-    @rule(which=st.integers(0, 1), skew=SKEWS, hammered=st.booleans())
+    @rule(which=REPLICAS, skew=SKEWS, hammered=st.booleans())
     def look_and_act(self, which: int, skew: float, hammered: bool = False) -> None:
         """Somebody who writes all the time leaves the replica only the patch that tests what it read."""
         self.replicas[which].look(0, skew)
@@ -183,12 +210,12 @@ class Interleavings(RuleBasedStateMachine):
             self.server.touch()
         self.replicas[which].act(tested=hammered, skew_seconds=skew)
 
-    @rule(which=st.integers(0, 1))
+    @rule(which=REPLICAS)
     def restart(self, which: int) -> None:
         self.replicas[which].restart()
 
     # -------------------------------------------------------------------------------------------------- catastrophes
-    @precondition(lambda self: self.server.lease.status.epoch > 0)
+    @precondition(lambda self: len(self.server.versions) > 12)
     @rule(how=st.sampled_from(["back up", "create", "create from a backup", "lose status", "restore"]), back=BACK)
     def lose(self, how: str, back: int) -> None:
         if how == "back up":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from support.handoffs import (
     response,
 )
 from support.leases import ALICE, BOB, CLOCK_START, EPOCH, checkpoint, revocation, successor, wall, work_lease
-from worklease.api.handoff import Handoff, HandoffPhase, ResponseDecision, Target
+from worklease.api.handoff import SELECTABLE, Handoff, HandoffPhase, HandoffSpec, ResponseDecision, Target
 from worklease.api.worklease import Phase, Tenure, WorkLease
 from worklease.protocol.handoffs import OPEN
 from worklease.protocol.reasons import HandoffConditionName, StaleReason
@@ -297,3 +298,16 @@ def test_the_reservation_lasts_as_long_as_the_offer_says() -> None:
     assert pair.lease.status.successor == successor(
         4.0 + CLAIM_SECONDS, holder_identity="bob", instance=None, handoff_uid=UID
     )
+
+
+def test_the_documentation_names_every_phase_reason_condition_and_selectable_field() -> None:
+    """What people read is what the code says."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "handoffs.md").read_text()
+    for constants in (HandoffPhase, StaleReason, HandoffConditionName, ResponseDecision):
+        for constant in constants:
+            assert f"| `{constant.value}`" in page or f"`, `{constant.value}` |" in page, constant
+    for path in SELECTABLE:
+        assert f"`{path.removeprefix('.')}`" in page
+    for field in HandoffSpec.model_fields.values():
+        assert field.alias is not None
+        assert f"`{field.alias}`" in page

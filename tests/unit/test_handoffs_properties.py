@@ -46,7 +46,8 @@ drawn_handoffs = maps(
 
 def handoff_of(drawn: dict[str, Any], case: Case, uid: str) -> Handoff:
     """The drawn handoff of the drawn work: senders and epochs are those of the work, or others."""
-    status, spec = case.lease.status, {}
+    status = case.lease.status
+    spec: dict[str, Any] = {}
     if drawn["sender"] is not None:
         spec["from_"] = status.holder_identity if drawn["sender"] and status.holder_identity else "stranger"
         spec["from_instance"] = status.instance or "host:1"

@@ -123,10 +123,11 @@ def test_a_held_lease_at_first_sight(now: float, heard: float | None, lapses: fl
     ("now", "heard", "lapses", "expires"),
     [
         pytest.param(100.0, None, 100.0, 190.0, id="nothing heard: it stays in jeopardy, for the full durations"),
-        pytest.param(100.0, 90.0, 145.0, 185.0, id="renewed meanwhile: held again, on the careful side"),
-        pytest.param(100.0, 38.0, 93.0, 133.0, id="not renewed: jeopardy goes on"),
-        pytest.param(100.0, 44.0, 99.0, 139.0, id="perhaps renewed, perhaps not: jeopardy goes on"),
-        pytest.param(500.0, 38.0, 93.0, 133.0, id="expired meanwhile"),
+        pytest.param(100.0, 90.0, 155.0, 185.0, id="renewed meanwhile: held again, for as long as any held lease"),
+        pytest.param(100.0, 46.0, 111.0, 141.0, id="surely renewed, though long ago"),
+        pytest.param(100.0, 45.0, 100.0, 140.0, id="perhaps renewed, perhaps not: jeopardy goes on"),
+        pytest.param(100.0, 38.0, 100.0, 133.0, id="not renewed: jeopardy goes on"),
+        pytest.param(500.0, 38.0, 103.0, 133.0, id="expired meanwhile"),
     ],
 )
 def test_a_lease_in_jeopardy_at_first_sight(now: float, heard: float | None, lapses: float, expires: float) -> None:

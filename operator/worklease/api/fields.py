@@ -10,17 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 STATED_EPOCH_MAX = 2**52
-"""The largest epoch that a statement may name: the operator can always go above it."""
+"""The largest epoch that a statement may name, and so the largest that is granted."""
 CREATED_EPOCH_MAX = 2**51
 """The largest epoch that a new object may mention, so that a restored one leaves as much room again."""
 GRANTED_EPOCH_MAX = 2**53 - 1
-"""The largest epoch that is ever granted: the largest integer that every JSON reader keeps exact."""
+"""What the schema of status admits: the largest integer that every JSON reader keeps exact."""
 HISTORY_MAX = 16
 """How many tenures status.history keeps."""
 EFFECTS_MAX = 64
 """How many effects spec.effects holds: a tenure that needs more claims again, under a new epoch."""
 
 PRINTABLE = r"^[!-~]+$"
+PRINTABLE_BUT_COMMA = r"^[!-+\--~]+$"
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 NO_CONTROLS_OR_EMPTY = r"^[^\x00-\x1f\x7f]*$"
 # The format date-time alone admits strings that CEL cannot convert; one of those would lock out every later write.
@@ -45,8 +46,9 @@ def text(maximum: int, *, minimum: int = 0, pattern: str | None = None, **schema
     return Field(max_length=maximum, min_length=minimum or None, pattern=pattern, json_schema_extra=schema or None)
 
 
-Identifier = Annotated[str, text(64, minimum=1, pattern=PRINTABLE)]
-"""An id that a speaker makes up: 1 to 64 printable ASCII characters without space."""
+Identifier = Annotated[str, text(64, minimum=1, pattern=PRINTABLE_BUT_COMMA)]
+"""An id that a speaker makes up: 1 to 64 printable ASCII characters, without space, and without the comma that joins
+the values of an HTTP header which was sent twice."""
 Username = Annotated[str, text(512, minimum=1, pattern=NO_CONTROLS)]
 """A username as the API server authenticated it."""
 Instance = Annotated[str, text(320, minimum=1, pattern=PRINTABLE)]
@@ -74,8 +76,15 @@ class Condition(Part):
     It has no observedGeneration: renewals bump the generation, and a wait would never return.
     """
 
-    type: Annotated[ConditionType, Field(description="The aspect.")]
-    status: Annotated[str, Field(max_length=7, json_schema_extra={"enum": ["True", "False", "Unknown"]})]
+    type: Annotated[ConditionType, Field(description="Which aspect of the state.")]
+    status: Annotated[
+        str,
+        Field(
+            max_length=7,
+            description="Whether it is so: True, False or Unknown.",
+            json_schema_extra={"enum": ["True", "False", "Unknown"]},
+        ),
+    ]
     last_transition_time: Annotated[Timestamp, Field(description="When status last changed.")]
     reason: Annotated[ConditionReason, Field(description="Why, as one word.")]
     message: Annotated[Words, Field(description="Why, as a sentence.")]

@@ -30,13 +30,21 @@ class HandoffPhase(StrEnum):
     """Where a handoff stands. Pending and Accepted are on their way; every other phase is final."""
 
     PENDING = "Pending"
+    """It waits for the target's answer."""
     ACCEPTED = "Accepted"
+    """The target has accepted and it has taken effect: the work is reserved for the target."""
     REJECTED = "Rejected"
+    """The target does not want it."""
     WITHDRAWN = "Withdrawn"
+    """The sender has taken it back."""
     EXPIRED = "Expired"
+    """The target did not answer in time."""
     STALE = "Stale"
+    """What it offers is not there any more, or is not its sender's: the message says which."""
     COMPLETED = "Completed"
+    """The target was granted the work, under status.grantedEpoch."""
     LAPSED = "Lapsed"
+    """The target accepted and did not claim in time: the sender goes on."""
 
 
 class ResponseDecision(StrEnum):
@@ -59,7 +67,7 @@ class Target(Part):
 class ContextRef(Part):
     """Where the target finds what it needs to know beyond the message."""
 
-    uri: Annotated[Uri, Field(description="Where it is.")]
+    uri: Annotated[Uri, Field(description="Where the target finds it.")]
     digest: Annotated[Digest | None, Field(description="What identifies its content.")] = None
 
 
@@ -99,15 +107,15 @@ class HandoffSpec(Part):
         ),
     ] = None
     from_instance: Annotated[Instance | None, Field(description="The sender's own instance; goes with from.")] = None
-    to: Annotated[Target, Field(description="Who may accept, and then claim.")]
+    to: Target
     subject: Annotated[Words | None, Field(description="What it is about, in a line.")] = None
     message: Annotated[
         str | None,
         text(4096, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$"),
         Field(description="What the target needs to know; may have several lines."),
     ] = None
-    context_ref: Annotated[ContextRef | None, Field(description="Where there is more to know.")] = None
-    checkpoint: Annotated[OfferedCheckpoint | None, Field(description="Where the work stood.")] = None
+    context_ref: ContextRef | None = None
+    checkpoint: OfferedCheckpoint | None = None
     accept_within_seconds: Annotated[
         int,
         Field(
@@ -126,7 +134,7 @@ class HandoffSpec(Part):
             json_schema_extra={"format": "int32"},
         ),
     ] = DEFAULT_CLAIM_SECONDS
-    response: Annotated[Response | None, Field(description="The answer; written once.")] = None
+    response: Response | None = None
 
 
 class HandoffStatus(Part):
@@ -144,7 +152,8 @@ class HandoffStatus(Part):
         tuple[Condition, ...],
         Field(
             max_length=16,
-            description="Ready (always True, the phase is its reason); CheckpointMoved or WorkLeaseMissing in trouble.",
+            description="Ready (always True, the phase is its reason); CheckpointMoved for an offer with a checkpoint; "
+            "WorkLeaseMissing in trouble.",
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()

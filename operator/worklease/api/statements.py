@@ -245,7 +245,7 @@ class Outcome(StrEnum):
 class Completion(Statement):
     """The holder declares the work done. Nobody claims it again, unless an administrator revokes the completion."""
 
-    outcome: Annotated[Outcome, Field(description="Succeeded or Failed.")]
+    outcome: Annotated[Outcome, Field(description="Whether the work succeeded or failed.")]
     message: Annotated[Words, Field(description="The result in a sentence.")]
 
 

@@ -74,7 +74,7 @@ class Work(Part):
 class WorkLeaseSpec(Part):
     """What was said. Agents, people and Git write statements here; the API server refuses what is not permitted."""
 
-    work: Annotated[Work, Field(description="Which work this is.")]
+    work: Work
     lease_duration_seconds: Annotated[
         LeaseSeconds,
         Field(
@@ -95,9 +95,9 @@ class WorkLeaseSpec(Part):
             description="No new claims are admitted while true; a holder goes on. A change needs the verb configure."
         ),
     ] = False
-    claim: Annotated[Claim | None, Field(description="The latest request to become the holder.")] = None
-    renewal: Annotated[Renewal | None, Field(description="The holder's latest sign of life.")] = None
-    checkpoint: Annotated[Checkpoint | None, Field(description="Where the work stands.")] = None
+    claim: Claim | None = None
+    renewal: Renewal | None = None
+    checkpoint: Checkpoint | None = None
     effects: Annotated[
         tuple[Effect, ...],
         Field(
@@ -111,19 +111,19 @@ class WorkLeaseSpec(Part):
             },
         ),
     ] = ()
-    release: Annotated[Release | None, Field(description="The holder gives the work back.")] = None
-    revocation: Annotated[Revocation | None, Field(description="An administrator ends a tenure.")] = None
-    completion: Annotated[Completion | None, Field(description="The holder declares the work done.")] = None
+    release: Release | None = None
+    revocation: Revocation | None = None
+    completion: Completion | None = None
 
 
 class EffectCounts(Part):
     """How many effects of a tenure were in each state when it ended."""
 
-    attempted: Count = 0
-    succeeded: Count = 0
-    failed: Count = 0
-    unknown: Count = 0
-    compensated: Count = 0
+    attempted: Annotated[Count, Field(description="Sent, with no outcome recorded.")] = 0
+    succeeded: Annotated[Count, Field(description="Known to have happened.")] = 0
+    failed: Annotated[Count, Field(description="Known not to have happened.")] = 0
+    unknown: Annotated[Count, Field(description="Sent, and nobody knows with what outcome.")] = 0
+    compensated: Annotated[Count, Field(description="Happened, and was made good.")] = 0
 
 
 class Tenure(Part):
@@ -131,7 +131,7 @@ class Tenure(Part):
 
     epoch: Annotated[GrantedEpoch, Field(description="The epoch of the grant.")]
     claim_id: Annotated[Identifier | None, Field(alias="claimID", description="The claim that was granted.")] = None
-    holder_identity: Annotated[Username | None, Field(description="Who held.")] = None
+    holder_identity: Annotated[Username | None, Field(description="Who held the work.")] = None
     instance: Annotated[Instance | None, Field(description="Which process of that identity.")] = None
     purpose: Annotated[Words | None, Field(description="What the holder said it was going to do.")] = None
     grant_reason: Annotated[ConditionReason | None, Field(description="Why the claim was granted.")] = None
@@ -141,7 +141,7 @@ class Tenure(Part):
         Identifier | None, Field(alias="handoffUID", description="The handoff that it was granted by, if any.")
     ] = None
     end_time: Annotated[Timestamp | None, Field(description="When it ended; absent while it lasts.")] = None
-    end_reason: Annotated[ConditionReason | None, Field(description="Why it ended.")] = None
+    end_reason: Annotated[ConditionReason | None, Field(description="Why it ended, as one word.")] = None
     end_message: Annotated[Words | None, Field(description="Why it ended, in the words of whoever ended it.")] = None
     renewals: Annotated[Count | None, Field(description="Renewals that the operator which ended it had seen.")] = None
     last_renew_time: Annotated[Timestamp | None, Field(description="renewTime of the last renewal.")] = None
@@ -149,13 +149,13 @@ class Tenure(Part):
         Count | None, Field(description="The longest time between two renewals that the operator had seen.")
     ] = None
     checkpoint_digest: Annotated[Digest | None, Field(description="The checkpoint that it left.")] = None
-    effects: Annotated[EffectCounts | None, Field(description="Its effects by state when it ended.")] = None
+    effects: EffectCounts | None = None
 
 
 class Successor(Part):
     """For whom the work is reserved once an accepted handoff has taken effect."""
 
-    holder_identity: Annotated[Username, Field(description="Who may claim.")]
+    holder_identity: Annotated[Username, Field(description="Who alone may claim until then.")]
     instance: Annotated[Instance | None, Field(description="Which process of that identity, if it matters.")] = None
     handoff: Annotated[ObjectName, Field(description="The name of the handoff.")]
     handoff_uid: Annotated[Identifier, Field(alias="handoffUID", description="Its uid: a name can be re-created.")]
@@ -188,9 +188,9 @@ class WorkLeaseStatus(Part):
     jeopardy_duration_seconds: Annotated[
         JeopardySeconds | None, Field(description="The terms of the latest grant.")
     ] = None
-    grant_reason: Annotated[ConditionReason | None, Field(description="Why this holder.")] = None
+    grant_reason: Annotated[ConditionReason | None, Field(description="Why this holder, as one word.")] = None
     grant_message: Annotated[Words | None, Field(description="Why this holder, as a sentence.")] = None
-    successor: Annotated[Successor | None, Field(description="For whom the work is reserved.")] = None
+    successor: Successor | None = None
     history: Annotated[
         tuple[Tenure, ...],
         Field(

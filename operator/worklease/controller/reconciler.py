@@ -39,9 +39,9 @@ CONFLICTS_MAX = 20
 
 
 class Confirm(Protocol):
-    """Reads the handoff behind a reservation again, before a decision about it is stored."""
+    """Makes sure of the handoff behind a reservation, before a decision about it is stored."""
 
-    def __call__(self, lease: WorkLease, reservation: Successor, *, granting: bool) -> Awaitable[None]: ...
+    def __call__(self, lease: WorkLease, reservation: Successor, *, making: bool) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ class Reconciler:
         if entry is not None:
             self._unreadable.pop(uid, None)
             self._view.put(entry)
-            self._on_change(entry.lease)
+            if known is None or _told(known.lease) != _told(entry.lease):
+                self._on_change(entry.lease)
         return entry
 
     def _entry(self, raw: dict[str, Any]) -> Entry | None:
@@ -169,6 +170,8 @@ class Reconciler:
             return
         conflicts, proven, raw, entry = 0, False, None, self._view.get(uid)
         confirmed: Entry | None = None
+        if entry is None:
+            self.agenda.forget(uid)
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
@@ -182,8 +185,8 @@ class Reconciler:
             if reservation is not None and confirmed is not entry:
                 confirmed = entry
                 try:
-                    granting = decision.status.epoch > entry.lease.status.epoch
-                    await self._confirm(entry.lease, reservation, granting=granting)
+                    making = decision.status.successor is not None
+                    await self._confirm(entry.lease, reservation, making=making)
                 except ApiError as error:
                     self._failed(uid, entry.lease.key, error)
                     return
@@ -265,6 +268,8 @@ class Reconciler:
         assert decision.status is not None
         before, after = entry.lease.status, decision.status
         self._metrics.swaps.labels("won").inc()
+        if decision.refusal is not None:
+            self._metrics.refusals.labels(decision.refusal.value).inc()
         if after.epoch > before.epoch and after.grant_reason and after.claim_id != before.claim_id:
             self._metrics.grants.labels(after.grant_reason).inc()
         for tenure in after.history:
@@ -297,6 +302,11 @@ class Reconciler:
                 self.see(raw)
         for uid in before - listed:
             self.forget(uid)
+
+
+def _told(lease: WorkLease) -> tuple[Any, ...]:
+    """What a handoff of the lease goes by: not its renewals."""
+    return lease.status, lease.spec.checkpoint, lease.spec.revocation, lease.metadata.deletion_timestamp
 
 
 _TIMED = frozenset({EventReason.JEOPARDY, EventReason.EXPIRED})

@@ -19,8 +19,12 @@ class Entry:
 
 
 def version_of(raw: dict[str, Any]) -> int:
-    """The resourceVersion as the revision that it is; 0 when it is none."""
-    version = str(raw.get("metadata", {}).get("resourceVersion", ""))
+    """The revision at which this object was written; 0 when it does not say."""
+    return revision_of(str(raw.get("metadata", {}).get("resourceVersion", "")))
+
+
+def revision_of(version: str) -> int:
+    """A resourceVersion as the revision of the store that it is, one for all kinds; 0 when it is none."""
     return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 

@@ -65,7 +65,7 @@ class WatchHealth:
 
     def excuse(self, seconds: float) -> None:
         """For this long we did not listen."""
-        self.last_heard += seconds
+        self.last_heard = min(self._monotonic(), self.last_heard + seconds)
 
     def age_seconds(self) -> float:
         return self._monotonic() - self.last_heard

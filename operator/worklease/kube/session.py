@@ -55,13 +55,13 @@ class Session:
         return cls(await Credentials.load(source), user_agent=user_agent)
 
     def connections(
-        self, response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse
+        self, response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse, *, limit: int = CONNECTIONS_MAX
     ) -> aiohttp.ClientSession:
-        """Another pool of connections under the same credentials, for the caller to close."""
+        """Another pool of at most `limit` connections (0: any number) under the same credentials, for the caller to
+        close.
+        """
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=self.credentials.ssl_context(), limit=CONNECTIONS_MAX, keepalive_timeout=60
-            ),
+            connector=aiohttp.TCPConnector(ssl=self.credentials.ssl_context(), limit=limit, keepalive_timeout=60),
             headers={"User-Agent": self._user_agent, "Accept": JSON},
             middlewares=(self._authorize,),
             proxy=self.credentials.proxy,
@@ -140,7 +140,7 @@ class Session:
             self.answered_at = time.monotonic()
         if status < 300:
             return Answer(status, answer)
-        raise _failure(status, f"{method} {path}", answer, retry_after)
+        raise failure(status, f"{method} {path}", answer, retry_after)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -154,7 +154,8 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 _MEANINGS: dict[int, Callable[..., ApiError]] = {401: Unauthenticated, 404: NotFound, 409: Conflict}
 
 
-def _failure(status: int, what: str, answer: dict[str, Any], retry_after: str) -> ApiError:
+def failure(status: int, what: str, answer: dict[str, Any], retry_after: str = "") -> ApiError:
+    """The one meaning of an answer that is not a success."""
     message = str(answer.get("message") or f"{what}: answered {status}")
     reason = str(answer.get("reason") or "")
     if status == 429 or status >= 500:

@@ -99,13 +99,13 @@ def _first_sight(
     heard: datetime | None,
 ) -> Observation:
     clock, in_jeopardy = now.clock_seconds, lease.status.phase is Phase.JEOPARDY
-    lapses_at = clock if in_jeopardy else clock + lease_seconds
-    expires_at = clock + both_seconds
+    lapses_at, expires_at = clock + lease_seconds, clock + both_seconds
+    surely_renewed = False
     if heard is not None:
         heard_at = now.clock_at(heard)
+        lapses_at = min(lapses_at, heard_at + lease_seconds + SKEW_ALLOWANCE_SECONDS)
         expires_at = min(expires_at, heard_at + both_seconds + SKEW_ALLOWANCE_SECONDS)
-        if in_jeopardy:  # held again only if it was surely renewed since
-            lapses_at = min(clock + lease_seconds, heard_at + lease_seconds - SKEW_ALLOWANCE_SECONDS)
-        else:
-            lapses_at = min(lapses_at, heard_at + lease_seconds + SKEW_ALLOWANCE_SECONDS)
+        surely_renewed = heard_at + lease_seconds - SKEW_ALLOWANCE_SECONDS > clock
+    if in_jeopardy and not surely_renewed:
+        lapses_at = min(lapses_at, clock)
     return Observation(lease.status.epoch, lease.status.phase, renew_time, lapses_at, expires_at, seen_at=clock)

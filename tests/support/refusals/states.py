@@ -28,11 +28,10 @@ from support.statements import (
 State = Callable[[Work], None]
 
 
-def then(state: State, *deeds: tuple[str, Deed] | State) -> State:
-    """The state, and what happened after it: who did what, each admitted."""
+def then(*deeds: State | tuple[str, Deed]) -> State:
+    """States and who did what, one after the other, each admitted."""
 
     def brought_about(work: Work) -> None:
-        state(work)
         for deed in deeds:
             if isinstance(deed, tuple):
                 who, does = deed

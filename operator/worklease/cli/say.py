@@ -1,0 +1,132 @@
+"""One statement of the holder for each command: what the shells of one user hold, they hold as one instance."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from worklease.api.statements import Checkpoint, Completion, Outcome, Release
+from worklease.api.worklease import Work, WorkLease
+from worklease.cli.connection import connected
+from worklease.cli.exits import Exit
+from worklease.client.claimable import held_by
+from worklease.client.claims import Wanted
+from worklease.client.client import Client
+from worklease.client.refusals import missing, statement_refusal
+from worklease.client.renewing import Renewals
+from worklease.client.speech import Speech, stating
+from worklease.errors import NotFound, Refused, StatementRefused, Unanswered
+from worklease.kube.swap import read
+
+REQUEST_SECONDS = 5.0
+KNOWN_WITHIN_SECONDS = 20.0
+EPOCH_VARIABLE = "WORKLEASE_EPOCH"
+
+
+async def claim(options: argparse.Namespace) -> int:
+    """Claims, and prints the epoch. The lease lapses unless it is renewed."""
+    async with connected(options, shell=True) as client:
+        work = None
+        if options.create:
+            work = Work(type=options.work_type or "work", id=options.work_id or options.name)
+        wanted = Wanted(
+            options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
+        )
+        if not options.wait:
+            grant = await client.claimant(wanted).now()
+        else:
+            grant = await client.claimed(wanted, None if options.wait is True else options.wait)
+        print(grant.epoch)
+        terms = grant.terms
+        print(
+            f"{wanted.lease} is yours for {terms.lease_seconds:g} s, under epoch {grant.epoch}; "
+            "it lapses unless `worklease renew` follows",
+            file=sys.stderr,
+        )
+    return Exit.DONE
+
+
+async def renew(options: argparse.Namespace) -> int:
+    """Renews once."""
+    async with connected(options, shell=True) as client:
+        work, epoch = await held(client, options)
+        renewals = Renewals(client.session, work, epoch)
+        try:
+            stored = await renewals.send(REQUEST_SECONDS)
+        except Refused as error:
+            raise statement_refusal(work.key, error) from error
+        if stored is None:
+            raise Unanswered(f"{work.key}: the answer does not show the renewal; try again")
+        print(f"{work.key} renewed for {stored.status.lease_duration_seconds} s under epoch {epoch}")
+    return Exit.DONE
+
+
+async def release(options: argparse.Namespace) -> int:
+    """Gives the work back."""
+    async with connected(options, shell=True) as client:
+        work, epoch = await held(client, options)
+        said = Release(epoch=epoch, reason=options.reason)
+        await speak(client, work, lambda seen: seen.spec.release == said, release=said.manifest())
+        print(f"{work.key} released")
+    return Exit.DONE
+
+
+async def complete(options: argparse.Namespace) -> int:
+    """Declares the work done."""
+    async with connected(options, shell=True) as client:
+        work, epoch = await held(client, options)
+        said = Completion(epoch=epoch, outcome=Outcome(options.outcome), message=options.message)
+        await speak(client, work, lambda seen: seen.spec.completion == said, completion=said.manifest())
+        print(f"{work.key} completed: {said.outcome}")
+    return Exit.DONE
+
+
+async def checkpoint(options: argparse.Namespace) -> int:
+    """Says where the work stands."""
+    async with connected(options, shell=True) as client:
+        work, epoch = await held(client, options)
+        stored = work.spec.checkpoint
+        said = Checkpoint(
+            epoch=epoch, uri=options.uri, digest=options.digest, previous_digest=stored.digest if stored else ""
+        )
+        await speak(client, work, lambda seen: seen.spec.checkpoint == said, checkpoint=said.manifest())
+        print(f"{work.key} checkpoint {said.digest}")
+    return Exit.DONE
+
+
+async def look(client: Client, options: argparse.Namespace) -> WorkLease:
+    """The work item. Raises ClaimRefused when there is none."""
+    try:
+        return WorkLease.model_validate(await read(client.session, options.namespace, options.name))
+    except NotFound as error:
+        raise missing(f"{options.namespace}/{options.name}", error) from error
+
+
+async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, int]:
+    """The work item and the epoch to speak about. What is not held cannot be spoken about."""
+    work = await look(client, options)
+    given = getattr(options, "epoch", None) or int(os.environ.get(EPOCH_VARIABLE) or 0)
+    if not held_by(work, client.identity):
+        raise StatementRefused(work.key, f"{client.identity.username} ({client.identity.instance}) does not hold it")
+    if given and given != work.status.epoch:
+        raise StatementRefused(work.key, f"epoch {given} has ended; the work is held under epoch {work.status.epoch}")
+    return work, work.status.epoch
+
+
+async def speak(client: Client, work: WorkLease, said: Callable[[WorkLease], bool], **statements: object) -> WorkLease:
+    """Says it until it is known to be said. Raises StatementRefused."""
+    ends = client.clock() + KNOWN_WITHIN_SECONDS
+    speech = Speech(
+        client.session,
+        WorkLease,
+        work.metadata.namespace,
+        work.metadata.name,
+        said=said,
+        clock=client.clock,
+        ends=lambda: ends,
+        request_seconds=REQUEST_SECONDS,
+    )
+    try:
+        return await speech.patch(lambda: stating(**statements))
+    except Refused as error:
+        raise statement_refusal(work.key, error) from error
