@@ -13,7 +13,7 @@ from support.refusals.states import held
 from support.statements import ALICE, Scene, renews, unguarded
 from worklease.api.crd import worklease_crd
 
-ROUNDS, RENEWALS = 15, 10
+ROUNDS, RENEWALS = 9, 10
 
 
 def renewing(scene: Scene) -> Callable[[], float]:
