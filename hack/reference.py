@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from prometheus_client.core import Metric
 
-from worklease.api import handoff, policies, statements, worklease
+from worklease.api import fence_policy, handoff, policies, worklease
 from worklease.api.cel import Check, Rule
 from worklease.controller.metrics import Metrics
 from worklease.controller.view import View
@@ -33,7 +33,10 @@ def rendered() -> str:
         _enum("Why a claim was granted: `status.grantReason`", reasons.GrantReason),
         _enum("Why a tenure ended: `status.history[].endReason`", reasons.EndReason),
         _enum("Why the operator refused a claim", reasons.RefusalReason),
-        _enum("Reasons of Events", reasons.EventReason),
+        _enum("Reasons of Events about a WorkLease", reasons.EventReason),
+        _enum("Phases of a handoff, and the reasons of its Events", handoff.HandoffPhase),
+        _enum("Conditions of a handoff", reasons.HandoffConditionName),
+        _enum("Why a handoff is Stale", reasons.StaleReason),
         _metrics(),
     ]
     return "\n".join(sections)
@@ -45,10 +48,10 @@ def _table(title: str, heads: tuple[str, str], rows: list[tuple[str, str]], text
     return "\n".join([*lines, ""])
 
 
-def _rows(rules: tuple[Rule, ...]) -> list[tuple[str, str]]:
+def _rows(rules: tuple[Rule, ...], level: str) -> list[tuple[str, str]]:
     rows: dict[tuple[str, str], None] = {}
     for rule in rules:
-        field = (rule.field_path or ".status").removeprefix(".")
+        field = (rule.field_path or level).removeprefix(".").replace(".items", "[]")
         rows |= {(f"`{field}`", _message(check)): None for check in rule.checks}
     return list(rows)
 
@@ -61,13 +64,17 @@ def _refusals() -> str:
     return _table(
         "Refusals by the rules of the CRDs",
         ("field", "message"),
-        _rows((*statements.RULES, worklease.STATUS_RULE, *handoff.RULES)),
+        [
+            *(row for level, rules in worklease.RULES.items() for row in _rows(rules, level)),
+            *_rows(handoff.RULES, ""),
+        ],
         "The API server answers 422 (Invalid) with `FIELD: Forbidden: MESSAGE`.",
     )
 
 
 def _policy_refusals() -> str:
     rows = [(f"`{policy.name}`", check.message) for policy in policies.POLICIES for check in policy.checks]
+    rows += [("`worklease-fence`", check.message) for check in fence_policy.OBJECT_CHECKS]
     return _table(
         "Refusals by the admission policies",
         ("policy", "message"),

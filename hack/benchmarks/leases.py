@@ -123,7 +123,7 @@ async def expiries(world: World) -> None:
             due_at[name] = time.perf_counter() + LAPSE_SECONDS
 
         following = asyncio.create_task(follow())
-        await asyncio.gather(*(renew(n, i * SPREAD_SECONDS / 3 / LAPSING) for i, n in enumerate(epochs)))
+        await asyncio.gather(*(renew(n, i * SPREAD_SECONDS / LAPSING) for i, n in enumerate(epochs)))
         await following
     lateness = list(late.values())
     table = Table(f"Expiry of {len(lateness)} leases")

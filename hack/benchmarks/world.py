@@ -1,4 +1,4 @@
-"""The things that are measured: a session as the administrator, work leases that somebody holds, native Leases."""
+"""The things that are measured: a session as an agent, work leases that somebody holds, native Leases."""
 
 from __future__ import annotations
 

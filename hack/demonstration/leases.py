@@ -1,4 +1,4 @@
-"""Chapter one: claim, refusal, silence, expiry, a higher epoch, a takeover, and what is left to do."""
+"""The first chapters: claim, refusal, silence, expiry, a higher epoch, a takeover, and what is left to do."""
 
 from __future__ import annotations
 

@@ -83,12 +83,12 @@ def test_refusals_have_their_exit_codes(cluster: Cluster, namespace: str, agent:
     work = Work.create(cluster, namespace, lease_seconds=60)
     work.hold(Agent.of(other))
     shell = Shell(agent, namespace)
-    code, out, err = shell.run("hold", work.name, "--", "echo", "ran")
+    code, out, err = shell.call("hold", work.name, "--", "echo", "ran")
     assert (code, out) == (Exit.REFUSED, "")
     assert "work is leased until about 2" in err
-    assert shell.run("hold", work.name, "--wait", "0.5", "--", "echo", "ran")[:2] == (Exit.WAITED, "")
-    assert shell.run("hold", work.name)[0] == Exit.USAGE
-    assert shell.run("hold", "none", "--", "true")[0] == Exit.REFUSED
+    assert shell.call("hold", work.name, "--wait", "0.5", "--", "echo", "ran")[:2] == (Exit.WAITED, "")
+    assert shell.call("hold", work.name)[0] == Exit.USAGE
+    assert shell.call("hold", "none", "--", "true")[0] == Exit.REFUSED
 
 
 def test_a_revoked_command_is_killed_with_all_that_it_started(

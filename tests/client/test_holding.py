@@ -261,6 +261,10 @@ def test_two_blocks_of_one_process_do_not_take_the_work_from_each_other(namespac
             with pytest.raises(worklease.WorkIsLeased, match="another block of this process"):
                 async with client.hold("w", purpose="p", namespace=namespace):
                     raise AssertionError("two holders")
+            async with client_of(agent) as second:
+                with pytest.raises(worklease.WorkIsLeased, match="another block of this process"):
+                    async with second.hold("w", purpose="p", namespace=namespace):
+                        raise AssertionError("two holders")
             assert lease.standing is Standing.HELD
 
     asyncio.run(main())

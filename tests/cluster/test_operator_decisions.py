@@ -35,7 +35,7 @@ def agent(namespace: str, service_account: CallForIdentity) -> Agent:
 def kubectl_wait(work: Work, condition: str) -> None:
     """Waits as a person does; fails with what kubectl says."""
     answer = work.cluster.kubectl(
-        "wait", f"{KIND}/{work.name}", f"--namespace={work.namespace}", f"--for={condition}", "--timeout=30s"
+        "wait", f"{KIND}/{work.name}", f"--namespace={work.namespace}", f"--for={condition}", "--timeout=90s"
     )
     assert answer.exit_code == 0, answer.stderr
 
@@ -52,7 +52,7 @@ def test_from_the_first_claim_to_the_completion(
     `kubectl wait` after renewals have happened (case 34), each is in the history and told by an Event (cases 14, 20).
     """
     first, second, third = agent, agent.sibling(), agent.sibling()
-    work = Work.create(cluster, namespace, jeopardy_seconds=2)
+    work = Work.create(cluster, namespace, lease_seconds=20, jeopardy_seconds=5)
     kubectl_wait(work, "condition=Claimable")
     claim_id = work.claim(first)
     kubectl_wait(work, f"jsonpath={{.status.claimID}}={claim_id}")
@@ -108,7 +108,7 @@ def test_a_renewal_is_written_by_its_holder_alone(
     cluster: Cluster, namespace: str, agent: Agent, operator: OperatorThread
 ) -> None:
     """The operator writes nothing for a renewal (case 33), and it moves neither epoch nor transitions (cases 3, 16)."""
-    work = Work.create(cluster, namespace)
+    work = Work.create(cluster, namespace, lease_seconds=600)
     epoch = work.hold(agent)
     before = work.read()
     seen = operator.metric("worklease_watch_events_total", kind="WorkLease")
@@ -128,7 +128,7 @@ def test_a_renewal_is_written_by_its_holder_alone(
 
 def test_no_clock_of_a_holder_decides(cluster: Cluster, namespace: str, agent: Agent, operator: OperatorThread) -> None:
     """renewTime far in the past does not end a lease, nor does one far in the future keep it (case 7)."""
-    past, future = (Work.create(cluster, namespace) for _ in range(2))
+    past, future = (Work.create(cluster, namespace, lease_seconds=20) for _ in range(2))
     for work, year in ((past, "2001"), (future, "2999")):
         epoch = work.hold(agent)
         work.say(agent, renewal={"epoch": epoch, "renewTime": f"{year}-01-01T00:00:00Z"}).must()
@@ -211,9 +211,11 @@ def test_a_zombie_ends_nothing_and_keeps_nothing(
 
 def test_free_work_shows_no_holder(cluster: Cluster, namespace: str, agent: Agent, operator: OperatorThread) -> None:
     """The holder fields are empty in every phase in which nobody holds (case 38), and nothing is deleted (case 31)."""
-    expired, released, revoked, completed = works = [Work.create(cluster, namespace) for _ in range(4)]
+    expired = Work.create(cluster, namespace)
+    released, revoked, completed = (Work.create(cluster, namespace, lease_seconds=600) for _ in range(3))
+    works = (expired, released, revoked, completed)
     epochs = [work.hold(agent) for work in works]
-    assert all(work.status["holderIdentity"] == agent.identity.username for work in works)
+    assert all(work.status["holderIdentity"] == agent.identity.username for work in works[1:])
     released.release(agent, epochs[1]).must()
     revoked.revoke(epochs[2]).must()
     completed.complete(agent, epochs[3]).must()

@@ -151,7 +151,7 @@ def test_a_watch_that_is_open_and_silent_is_replaced(
     """
     monkeypatch.setattr("worklease.controller.watch.SILENT_SECONDS", 4.0)
     with operating(cluster, namespace, kubeconfig=kubeconfig):
-        work = Work.create(cluster, namespace)
+        work = Work.create(cluster, namespace, lease_seconds=20)
         epoch = work.hold(agent)
         wait_for(lambda: proxy.watches() == WATCHES, "both watches to be open")
         proxy.freeze()

@@ -138,7 +138,7 @@ def ends(work: Work) -> list[tuple[str, Any]]:
 
 def test_a_restart_is_nothing_to_a_holder_that_renews(cluster: Cluster, namespace: str, agent: Agent) -> None:
     """Through several restarts, shorter and longer than its lease, a holder that renews keeps its epoch."""
-    work = Work.create(cluster, namespace)
+    work = Work.create(cluster, namespace, lease_seconds=30)
     with operating(cluster, namespace):
         epoch = work.hold(agent)
     for _ in range(3):

@@ -15,6 +15,7 @@ from support.speaking import Agent, Work
 from support.waiting import wait_for
 from worklease.controller import command
 
+CLAIMS = 40
 CallForIdentity = Callable[..., Identity]
 
 
@@ -172,13 +173,32 @@ def test_a_signal_ends_it_in_order(
     assert " ERROR " not in operator.log
 
 
+def test_a_signal_loses_and_repeats_no_decision(
+    cluster: Cluster, namespace: str, launcher: Launcher, service_account: CallForIdentity
+) -> None:
+    """SIGTERM in the middle of many decisions: each is made before it ends, or by the next operator, and once."""
+    agent = Agent.of(service_account(namespace, "agent", "worklease-agent"))
+    works = [Work.create(cluster, namespace, lease_seconds=600) for _ in range(CLAIMS)]
+    operator = launcher.start(namespace).ready()
+    claims = [work.claim(agent) for work in works[: CLAIMS // 2]]
+    operator.send(signal.SIGTERM)
+    claims += [work.claim(agent) for work in works[CLAIMS // 2 :]]
+    assert operator.ended() == 0
+    launcher.start(namespace).ready()
+    for work, claim in zip(works, claims, strict=True):
+        work.granted(claim)
+        assert [tenure["grantReason"] for tenure in work.history] == ["FirstGrant"]
+        assert work.status["leaseTransitions"] == 1
+    assert "Traceback" not in operator.log
+
+
 def test_what_it_tells_about_itself(
     cluster: Cluster, namespace: str, launcher: Launcher, service_account: CallForIdentity
 ) -> None:
     """/healthz and /readyz are ok; /metrics counts phases, grants, ends and swaps; the log has a line per decision."""
     operator = launcher.start(namespace, "--log-format=json").ready()
     agent = Agent.of(service_account(namespace, "agent", "worklease-agent"))
-    works = [Work.create(cluster, namespace) for _ in range(3)]
+    works = [Work.create(cluster, namespace, lease_seconds=600) for _ in range(3)]
     held, released, _ = works
     held.hold(agent)
     epoch = released.hold(agent)

@@ -58,5 +58,8 @@ class Shell:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
-            code = main(["-n", self.namespace, command, *arguments])
+            try:
+                code = main(["-n", self.namespace, command, *arguments])
+            except SystemExit as wrong_usage:
+                code = int(wrong_usage.code or 0)
         return code, out.getvalue(), err.getvalue()

@@ -79,6 +79,17 @@ def test_renewals_do_not_grow_the_heap() -> None:
     assert len(deadlines._heap) == 1
 
 
+def test_deadlines_that_move_back_and_forth_do_not_grow_the_heap() -> None:
+    """One that is entered earlier again and again leaves nothing behind: nor does one that is dropped."""
+    deadlines = Deadlines()
+    for number in range(10_000):
+        deadlines.set("a", 1e6 - number)
+        deadlines.set(f"gone-{number}", 1e6)
+        deadlines.drop(f"gone-{number}")
+    assert len(deadlines._heap) < 200
+    assert deadlines.pop_due(1e6) == [("a", 1e6 - 9_999)]
+
+
 Move = tuple[str, float | None]
 moves = st.lists(
     st.one_of(

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 STATED_EPOCH_MAX = 2**52
-"""The largest epoch that a statement may name: the operator can always go above it."""
+"""The largest epoch that a statement may name, and so the largest that is granted."""
 CREATED_EPOCH_MAX = 2**51
 """The largest epoch that a new object may mention, so that a restored one leaves as much room again."""
 GRANTED_EPOCH_MAX = 2**53 - 1
-"""The largest epoch that is ever granted: the largest integer that every JSON reader keeps exact."""
+"""What the schema of status admits: the largest integer that every JSON reader keeps exact."""
 HISTORY_MAX = 16
 """How many tenures status.history keeps."""
 EFFECTS_MAX = 64

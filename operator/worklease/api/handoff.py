@@ -30,13 +30,21 @@ class HandoffPhase(StrEnum):
     """Where a handoff stands. Pending and Accepted are on their way; every other phase is final."""
 
     PENDING = "Pending"
+    """It waits for the target's answer."""
     ACCEPTED = "Accepted"
+    """The target has accepted and it has taken effect: the work is reserved for the target."""
     REJECTED = "Rejected"
+    """The target does not want it."""
     WITHDRAWN = "Withdrawn"
+    """The sender has taken it back."""
     EXPIRED = "Expired"
+    """The target did not answer in time."""
     STALE = "Stale"
+    """What it offers is not there any more, or is not its sender's: the message says which."""
     COMPLETED = "Completed"
+    """The target was granted the work, under status.grantedEpoch."""
     LAPSED = "Lapsed"
+    """The target accepted and did not claim in time: the sender goes on."""
 
 
 class ResponseDecision(StrEnum):
@@ -144,7 +152,8 @@ class HandoffStatus(Part):
         tuple[Condition, ...],
         Field(
             max_length=16,
-            description="Ready (always True, the phase is its reason); CheckpointMoved or WorkLeaseMissing in trouble.",
+            description="Ready (always True, the phase is its reason); CheckpointMoved for an offer with a checkpoint; "
+            "WorkLeaseMissing in trouble.",
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()

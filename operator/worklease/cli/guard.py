@@ -1,9 +1,7 @@
-"""Runs one command and kills it, with its whole process group, when its lease can no longer be certain.
+"""Runs one command, and kills it with its whole process group when its lease can no longer be certain.
 
-Run as a script, by a process that holds the lease and writes lines to our standard input's stand-in, descriptor FD:
-`until SECONDS` (on the boot-time clock) puts the end off, `signal NUMBER` is sent to the group. When the writer stops
-writing, is stopped or dies, the end comes all the same. Exits as the command did, 128 + the signal that ended it.
-Imports the standard library only, and little of it: it starts in a few milliseconds.
+A script that imports little. Who holds the lease writes to descriptor ORDERS: `until SECONDS` (boot-time clock) puts
+the end off, `signal NUMBER` goes to the group. When nothing more is written the end comes all the same.
 """
 
 import os

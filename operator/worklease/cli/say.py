@@ -32,7 +32,7 @@ async def claim(options: argparse.Namespace) -> int:
         wanted = Wanted(
             options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
         )
-        if options.wait is None:
+        if not options.wait:
             grant = await client.claimant(wanted).now()
         else:
             grant = await client.claimed(wanted, None if options.wait is True else options.wait)

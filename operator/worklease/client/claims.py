@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from worklease.api.worklease import STANDING, Work, WorkLease
 from worklease.client.claimable import held_by, is_claimable, is_over
 from worklease.client.clock import Clock
 from worklease.client.identity import Identity
+from worklease.client.places import Places
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
 from worklease.client.renewing import Renewals
 from worklease.client.speech import UNKNOWN, Speech, stating
@@ -43,6 +43,7 @@ SILENT_SECONDS = 3.0
 ABANDON_SECONDS = 2.0
 JITTER_SECONDS = 0.02
 """Over this time the claims of many waiters are spread; whoever sees one of them before its own turn keeps waiting."""
+ANOTHER_BLOCK_SECONDS = 0.05
 MOVED_MAX = 10
 GIVEN_UP = "the claimant gave up before it used the lease"
 PASSING = (WorkIsLeased, WorkIsReserved, WorkIsSuspended)
@@ -98,7 +99,7 @@ class Grant:
 
 
 class Claimant:
-    """Claims one work item for one process. `held_here` says whether this process holds it by another block."""
+    """Claims one work item for one block. With a grant, the block has its place in `places` until it leaves it."""
 
     def __init__(
         self,
@@ -107,14 +108,14 @@ class Claimant:
         me: Identity,
         clock: Clock,
         wanted: Wanted,
-        held_here: Callable[[], bool] = lambda: False,
+        places: Places,
     ) -> None:
         self._session = session
         self._follower = follower
         self._me = me
         self._clock = clock
         self._wanted = wanted
-        self._held_here = held_here
+        self._places = places
 
     async def now(self) -> Grant:
         """Claims at once. Raises ClaimRefused with the reason, or ClaimUndecided."""
@@ -167,7 +168,12 @@ class Claimant:
                     await following
                 if is_over(latest[0]):
                     raise WorkIsComplete(self._wanted.lease, "work is complete")
-                if not self._is_free(latest[0]):
+                if not is_claimable(latest[0], self._me):
+                    continue
+                if self._places.is_taken(self._wanted.lease):
+                    if not held_by(latest[0], self._me):  # another block is claiming it: see what comes of that
+                        await asyncio.sleep(ANOTHER_BLOCK_SECONDS)
+                        news.set()
                     continue
                 await asyncio.sleep(random.uniform(0.0, JITTER_SECONDS))
                 if self._is_free(latest[0]):
@@ -180,11 +186,7 @@ class Claimant:
             await asyncio.gather(following, return_exceptions=True)
 
     def _is_free(self, work: WorkLease) -> bool:
-        return is_claimable(work, self._me) and not self._ours_already(work)
-
-    def _ours_already(self, work: WorkLease) -> bool:
-        """A claim by the same instance would be admitted and end the other block's tenure."""
-        return held_by(work, self._me) and self._held_here()
+        return is_claimable(work, self._me) and not self._places.is_taken(self._wanted.lease)
 
     async def _read(self) -> WorkLease | None:
         limit = self._clock() + DECIDED_SECONDS
@@ -206,9 +208,18 @@ class Claimant:
 
     async def _claim(self, work: WorkLease | None) -> Grant:
         """One claim, about what was read. Raises _MovedOnError when that was out of date."""
+        lease = self._wanted.lease
+        if self._places.is_taken(lease):
+            raise WorkIsLeased(lease, "another block of this process claims or holds the work")
+        self._places.take(lease)
+        try:
+            return await self._claim_in_place(work)
+        except BaseException:
+            self._places.leave(lease)
+            raise
+
+    async def _claim_in_place(self, work: WorkLease | None) -> Grant:
         wanted = self._wanted
-        if work is not None and self._ours_already(work):
-            raise WorkIsLeased(wanted.lease, "another block of this process holds the work")
         claim = Claim(
             epoch=work.status.epoch if work else 0,
             id=str(uuid.uuid4()),

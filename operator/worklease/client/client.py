@@ -12,6 +12,7 @@ from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity, whoami
 from worklease.client.lease import Lease
+from worklease.client.places import Places
 from worklease.client.scope import Scope
 from worklease.client.timing import FINAL
 from worklease.kube.credentials import Source
@@ -34,6 +35,7 @@ class Client:
         self.clock = clock
         self.follower = Follower(session)
         self.desk = Desk(session, self.follower, identity, clock, self)
+        self._places = Places(session.credentials.server, identity.username, identity.instance)
         self._holdings: set[Holding] = set()
         self._jumps: asyncio.Task[None] | None = None
 
@@ -59,6 +61,7 @@ class Client:
         if self._jumps is not None:
             self._jumps.cancel()
             await asyncio.gather(self._jumps, return_exceptions=True)
+        self._places.leave_all()
         await self.follower.__aexit__(kind, error, trace)
         await self.session.close()
 
@@ -69,11 +72,7 @@ class Client:
 
     def claimant(self, wanted: Wanted) -> Claimant:
         """Claims for this process."""
-
-        def held_here() -> bool:
-            return any(holding.key == wanted.lease for holding in self._holdings)
-
-        return Claimant(self.session, self.follower, self.identity, self.clock, wanted, held_here)
+        return Claimant(self.session, self.follower, self.identity, self.clock, wanted, self._places)
 
     async def claimed(self, wanted: Wanted, wait_seconds: float | None) -> Grant:
         """A grant of this work, waited for so many seconds at most; None waits for ever."""
@@ -110,7 +109,7 @@ class Client:
             lease_seconds=lease_seconds,
             jeopardy_seconds=jeopardy_seconds,
         )
-        if wait is None or wait is False:
+        if not wait:
             grant = await self.claimant(wanted).now()
         else:
             grant = await self.claimed(wanted, None if wait is True else float(wait))
@@ -134,6 +133,7 @@ class Client:
         finally:
             before = holding.finish()
             self._holdings.discard(holding)
+            self._places.leave(holding.key)
             ours = await scope.close(failure)
             await holding.close()
             if before not in FINAL:

@@ -65,7 +65,8 @@ class Agenda:
     def settled(self, uid: str, due_at: float | None) -> None:
         """Nothing is left to do until then."""
         self._due_at.pop(uid, None)
-        self.at(uid, due_at)
+        if uid not in self._yielding:  # what was heard of it meanwhile is settled after its head start
+            self.at(uid, due_at)
 
     def succeeded(self, uid: str) -> float | None:
         """A swap was won; returns when it had been due, if it was for a deadline."""

@@ -1,11 +1,12 @@
 """When to decide again about which lease: a heap that costs nothing for a renewal.
 
-A lease has at most one entry. A deadline that moves later is noticed when the old one comes up, so a renewal, which
-only ever moves it later, does not touch the heap; its size never exceeds the number of leases by more than those whose
-deadline moved earlier.
+A deadline that moves later is noticed when the old one comes up, so a renewal, which only ever moves it later, does not
+touch the heap. One that moves earlier is entered again; the heap is at most twice as long as there are leases in it.
 """
 
 import heapq
+
+SPARE = 64
 
 
 class Deadlines:
@@ -30,10 +31,14 @@ class Deadlines:
             return False
         self._queued_at[uid] = due_at
         heapq.heappush(self._heap, (due_at, uid))
+        if len(self._heap) > 2 * len(self._queued_at) + SPARE:  # leave out what was entered again, or dropped
+            self._heap = [(at, one) for one, at in self._queued_at.items()]
+            heapq.heapify(self._heap)
         return self._heap[0][1] == uid
 
     def drop(self, uid: str) -> None:
         self._due_at.pop(uid, None)
+        self._queued_at.pop(uid, None)
 
     def next_at(self) -> float | None:
         """When the earliest entry comes up; it may turn out to have moved."""

@@ -1,8 +1,10 @@
 """Handoffs, from what was seen to what is stored. The WorkLease is swapped first: what it says, the handoff repeats.
 
-Handoffs that are resolved and bear on nothing any more are forgotten but for their version.
+Handoffs that are resolved and bear on nothing any more are forgotten but for their version. What is done at once for
+one lease does not grow with the number of offers that name it.
 """
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pydantic import ValidationError
 
 from worklease.api.handoff import Handoff, HandoffPhase
 from worklease.api.worklease import Successor, WorkLease
+from worklease.controller import stalls
 from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
@@ -20,14 +23,16 @@ from worklease.controller.view import View, revision_of, version_of
 from worklease.errors import ApiError, Conflict, NotFound, Refused
 from worklease.kube import swap
 from worklease.kube.session import Session
-from worklease.protocol.handoffs import OPEN, HandoffDecision, decide_handoff
+from worklease.protocol.handoffs import OPEN, HandoffDecision, decide_handoff, is_accepted
 
 logger = logging.getLogger(__name__)
 
 WORKERS = 4
 CONFLICTS_MAX = 20
-KEPT = OPEN | {HandoffPhase.LAPSED}
-"""Phases that a decision on the WorkLease takes into account."""
+TAKEN = frozenset({HandoffPhase.ACCEPTED, HandoffPhase.LAPSED})
+"""Phases of a handoff whose acceptance has taken effect."""
+AT_ONCE = 50
+"""How many handoffs of one lease are decided on before others have their turn."""
 
 
 class Handoffs:
@@ -51,6 +56,10 @@ class Handoffs:
         self._reconsider = reconsider
         self._kept: dict[str, Handoff] = {}
         self._by_lease: defaultdict[str, dict[str, Handoff]] = defaultdict(dict)
+        self._bearing: defaultdict[str, dict[str, Handoff]] = defaultdict(dict)
+        """Those of a lease that bear on it: accepted, or with an acceptance that has taken effect."""
+        self._changed: dict[str, None] = {}
+        self._lease_changed = asyncio.Event()
         self._versions: dict[str, int] = {}
         self.agenda = Agenda(clock, self._settle, head_start_seconds)
 
@@ -66,13 +75,20 @@ class Handoffs:
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
-        self._drop(uid)
+        known = self._drop(uid)
         self._versions.pop(uid, None)
         self.agenda.forget(uid)
+        if known is not None:  # the lease may have waited for what it had to say
+            self._reconsider(known.lease_key)
 
     def of(self, lease: WorkLease) -> tuple[Handoff, ...]:
         """Those that a decision on this lease takes into account."""
-        return self._of(lease.key)
+        bearing = dict(self._bearing.get(lease.key, {}))
+        if lease.status.successor is not None:
+            reserving = self._kept.get(lease.status.successor.handoff_uid)
+            if reserving is not None:
+                bearing[reserving.metadata.uid] = reserving
+        return tuple(bearing.values())
 
     async def confirm(self, lease: WorkLease, reservation: Successor, *, making: bool) -> None:
         """Make sure that what is known of the handoff behind a reservation bears a decision on `lease`.
@@ -93,12 +109,23 @@ class Handoffs:
         self.see(raw)
 
     def lease_changed(self, lease: WorkLease) -> None:
-        """Decide again on the open handoffs that name it."""
-        for handoff in self._of(lease.key):
-            self._consider(handoff)
+        """Have the open handoffs that name it decided on again."""
+        self._changed[lease.key] = None
+        self._lease_changed.set()
 
-    def _of(self, key: str) -> tuple[Handoff, ...]:
-        return tuple(self._by_lease[key].values()) if key in self._by_lease else ()
+    async def follow(self) -> None:
+        """Decide on the handoffs of leases that have changed, for as long as the operator runs."""
+        while True:
+            await self._lease_changed.wait()
+            self._lease_changed.clear()
+            while self._changed:
+                key = next(iter(self._changed))
+                del self._changed[key]
+                for number, uid in enumerate(tuple(self._by_lease.get(key, ()))):
+                    if number % AT_ONCE == AT_ONCE - 1:
+                        await asyncio.sleep(0)
+                    if (handoff := self._kept.get(uid)) is not None:
+                        self._consider(handoff)
 
     def _take(self, raw: dict[str, Any]) -> Handoff | None:
         """The handoff in `raw`; None when it is not newer than what is known, cannot be read, or is resolved."""
@@ -106,39 +133,55 @@ class Handoffs:
         if version <= self._versions.get(uid, 0):
             return None
         self._versions[uid] = version
-        self._drop(uid)
+        known = self._drop(uid)
         try:
             handoff = Handoff.model_validate(raw)
         except ValidationError as error:
             metadata = raw["metadata"]
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            logger.error("handoff %s/%s cannot be read: %s", metadata["namespace"], metadata["name"], where)
+            explanation = stalls.explain(error)
+            logger.error("handoff %s/%s cannot be read: %s", metadata["namespace"], metadata["name"], explanation)
+            if known is not None:
+                self._reconsider(known.lease_key)
             return None
-        if handoff.status.phase in KEPT:
-            self._kept[uid] = handoff
-            self._by_lease[handoff.lease_key][uid] = handoff
+        if handoff.status.phase in OPEN:
+            self._keep(handoff)
+        elif handoff.status.phase is HandoffPhase.LAPSED:  # only that it was is of interest, until the epoch moves on
+            spec = handoff.spec.model_copy(update={"message": None, "context_ref": None})
+            self._keep(handoff.model_copy(update={"spec": spec}))
         return handoff
 
-    def _drop(self, uid: str) -> None:
+    def _keep(self, handoff: Handoff) -> None:
+        uid, key = handoff.metadata.uid, handoff.lease_key
+        self._kept[uid] = handoff
+        self._by_lease[key][uid] = handoff
+        if handoff.status.phase in TAKEN or is_accepted(handoff):
+            self._bearing[key][uid] = handoff
+
+    def _drop(self, uid: str) -> Handoff | None:
         known = self._kept.pop(uid, None)
-        if known is None:
-            return
-        siblings = self._by_lease[known.lease_key]
-        del siblings[uid]
-        if not siblings:
-            del self._by_lease[known.lease_key]
+        if known is not None:
+            for index in (self._by_lease, self._bearing):
+                siblings = index.get(known.lease_key, {})
+                siblings.pop(uid, None)
+                if not siblings:
+                    index.pop(known.lease_key, None)
+        return known
 
     def _consider(self, handoff: Handoff) -> None:
-        entry = self._leases.by_key(handoff.lease_key)
+        uid, entry = handoff.metadata.uid, self._leases.by_key(handoff.lease_key)
+        lapsed = handoff.status.phase is HandoffPhase.LAPSED
+        if lapsed and entry is not None and entry.lease.status.epoch != handoff.status.epoch:
+            self._drop(uid)
+            return
         decision = self._decide(handoff, entry.lease if entry is not None else None)
         if decision.status is None:
-            self.agenda.at(handoff.metadata.uid, decision.wake_at)
+            self.agenda.at(uid, decision.wake_at)
         else:
-            self.agenda.now(handoff.metadata.uid)
+            self.agenda.now(uid)
 
     def _decide(self, handoff: Handoff, lease: WorkLease | None) -> HandoffDecision:
-        others = (one for one in self._of(handoff.lease_key) if one.metadata.uid != handoff.metadata.uid)
+        uid, bearing = handoff.metadata.uid, self._bearing.get(handoff.lease_key, {})
+        others = tuple(one for one in bearing.values() if one.metadata.uid != uid and one.status.phase in TAKEN)
         return decide_handoff(handoff, lease, self._clock.moment(), others=others)
 
     # ----------------------------------------------------------------------------------------------------- settling
@@ -146,6 +189,7 @@ class Handoffs:
         for _ in range(CONFLICTS_MAX):
             handoff = self._kept.get(uid)
             if handoff is None:
+                self.agenda.forget(uid)
                 return
             try:
                 # What the handoff says was said before now, so the lease must be read now, not as the watch had it.

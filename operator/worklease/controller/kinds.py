@@ -67,6 +67,7 @@ class Kinds:
             *(offers.work() for _ in range(handoffs.WORKERS)),
             leases.keep_deadlines(),
             offers.keep_deadlines(),
+            self._handoffs.follow(),
             self._resync(namespaces),
         ]
 

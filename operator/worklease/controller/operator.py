@@ -143,7 +143,7 @@ class Operator:
             checked_at = time.monotonic()
             if late > PAUSED_SECONDS:
                 self._health.excuse(late)
-                pulse.excuse(late)
+                pulse.excuse()
             metrics.watch_age.set(self._health.age_seconds())
             unseen, unanswered = self._health.blind_since(), pulse.silent_since()
             since = min((at for at in (unseen, unanswered) if at is not None), default=None)

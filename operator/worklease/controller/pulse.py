@@ -34,12 +34,14 @@ class Pulse:
         self._path = f"{path}?limit=1"
         self.trouble: str | None = None
         self._complained_at = 0.0
+        self._listening_since = 0.0
         self._asked: set[asyncio.Task[None]] = set()
 
     async def keep(self) -> None:
         """Ask whenever nobody else has for a while, for as long as the operator runs."""
         while True:
-            quiet_seconds = PULSE_SECONDS if self._session.answered_at is None else self._age_seconds()
+            answered_at = self._session.answered_at
+            quiet_seconds = PULSE_SECONDS if answered_at is None else time.monotonic() - answered_at
             if quiet_seconds < PULSE_SECONDS:
                 await asyncio.sleep(PULSE_SECONDS - quiet_seconds)
                 continue
@@ -58,7 +60,8 @@ class Pulse:
 
     def fresh(self) -> bool:
         """It has answered only just now."""
-        return self._age_seconds() <= FRESH_SECONDS
+        answered_at = self._session.answered_at
+        return answered_at is not None and time.monotonic() - answered_at <= FRESH_SECONDS
 
     def beats(self) -> bool:
         """It has answered, and does."""
@@ -66,16 +69,14 @@ class Pulse:
 
     def silent_since(self) -> float | None:
         """Since when it has answered nothing, if it counts as down now."""
-        return self._session.answered_at if self._age_seconds() > SILENT_SECONDS else None
+        if self._session.answered_at is None:
+            return None
+        heard_at = max(self._session.answered_at, self._listening_since)
+        return heard_at if time.monotonic() - heard_at > SILENT_SECONDS else None
 
-    def excuse(self, seconds: float) -> None:
-        """For this long we did not listen."""
-        if self._session.answered_at is not None:
-            self._session.answered_at += seconds
-
-    def _age_seconds(self) -> float:
-        answered_at = self._session.answered_at
-        return 0.0 if answered_at is None else time.monotonic() - answered_at
+    def excuse(self) -> None:
+        """Until now we did not listen."""
+        self._listening_since = time.monotonic()
 
     def _complain(self, error: ApiError) -> None:
         if isinstance(error, NotFound):

@@ -125,7 +125,8 @@ class Reconciler:
         if entry is not None:
             self._unreadable.pop(uid, None)
             self._view.put(entry)
-            self._on_change(entry.lease)
+            if known is None or _told(known.lease) != _told(entry.lease):
+                self._on_change(entry.lease)
         return entry
 
     def _entry(self, raw: dict[str, Any]) -> Entry | None:
@@ -169,6 +170,8 @@ class Reconciler:
             return
         conflicts, proven, raw, entry = 0, False, None, self._view.get(uid)
         confirmed: Entry | None = None
+        if entry is None:
+            self.agenda.forget(uid)
         while entry is not None:
             decision = self._decide(entry)
             if decision.status is None:
@@ -265,6 +268,8 @@ class Reconciler:
         assert decision.status is not None
         before, after = entry.lease.status, decision.status
         self._metrics.swaps.labels("won").inc()
+        if decision.refusal is not None:
+            self._metrics.refusals.labels(decision.refusal.value).inc()
         if after.epoch > before.epoch and after.grant_reason and after.claim_id != before.claim_id:
             self._metrics.grants.labels(after.grant_reason).inc()
         for tenure in after.history:
@@ -297,6 +302,11 @@ class Reconciler:
                 self.see(raw)
         for uid in before - listed:
             self.forget(uid)
+
+
+def _told(lease: WorkLease) -> tuple[Any, ...]:
+    """What a handoff of the lease goes by: not its renewals."""
+    return lease.status, lease.spec.checkpoint, lease.spec.revocation, lease.metadata.deletion_timestamp
 
 
 _TIMED = frozenset({EventReason.JEOPARDY, EventReason.EXPIRED})

@@ -1,6 +1,7 @@
 """Events (events.k8s.io/v1) about what was decided: bounded, aggregated, and never in the way of a decision."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
@@ -12,7 +13,7 @@ from typing import Any
 from prometheus_client import Counter
 
 from worklease.api.crd import API_VERSION
-from worklease.errors import ApiError
+from worklease.errors import ApiError, NotFound
 from worklease.kube.session import Session
 from worklease.protocol.decide import Notice
 from worklease.protocol.handoffs import HandoffNotice
@@ -129,12 +130,12 @@ class Recorder:
         if series is not None and now - series.last_at < SERIES_SECONDS:
             series.count += 1
             series.last_at = now
-            self._series[key] = series
             body = {"series": {"count": series.count, "lastObservedTime": stamp}}
-            await self.session.request(
-                "PATCH", f"{path}/{series.name}", body, content_type="application/merge-patch+json"
-            )
-            return
+            event_path = f"{path}/{series.name}"
+            with contextlib.suppress(NotFound):  # somebody has deleted it: a new series begins
+                await self.session.request("PATCH", event_path, body, content_type="application/merge-patch+json")
+                self._series[key] = series
+                return
         name = event_name(about.name)
         event: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",

@@ -28,7 +28,7 @@ SILENT_SECONDS = 75.0
 REOPEN_SECONDS = 2.0
 """How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
 STUCK_CHECK_SECONDS = 1.0
-END_SECONDS = 2.0
+END_SECONDS = 0.5
 KOPF = str(Path(kopf.__file__).parent)
 
 
@@ -65,7 +65,7 @@ class WatchHealth:
 
     def excuse(self, seconds: float) -> None:
         """For this long we did not listen."""
-        self.last_heard += seconds
+        self.last_heard = min(self._monotonic(), self.last_heard + seconds)
 
     def age_seconds(self) -> float:
         return self._monotonic() - self.last_heard

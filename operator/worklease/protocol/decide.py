@@ -36,6 +36,7 @@ class Decision:
     status: WorkLeaseStatus | None
     wake_at: float | None
     notices: tuple[Notice, ...] = ()
+    refusal: RefusalReason | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class _Draft:
     handoffs: tuple[Handoff, ...]
     status: WorkLeaseStatus
     stall: Stall | None = None
+    refusal: RefusalReason | None = None
     notices: list[Notice] = field(default_factory=list)
 
     @property
@@ -102,7 +104,7 @@ def decide(
         return Decision(None, _wake_at(draft))
     if draft.stall is not None:
         draft.notice(EventReason.STALLED, f"nothing is granted: {draft.stall.message}", warning=True)
-    return Decision(draft.status, None, tuple(draft.notices))
+    return Decision(draft.status, None, tuple(draft.notices), draft.refusal)
 
 
 # ------------------------------------------------------------------------------------------------------------- steps
@@ -183,6 +185,7 @@ def _claim(draft: _Draft) -> None:
     refusal = _refusal(claim, status)
     if refusal is not None:
         draft.stall = None
+        draft.refusal = refusal
         draft.set(observed_claim_id=claim.id)
         draft.notice(EventReason.CLAIM_REFUSED, f"claim {claim.id} was refused: {refusal.value}", warning=True)
     elif draft.lease.metadata.deletion_timestamp is None:

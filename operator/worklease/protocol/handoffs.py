@@ -96,7 +96,7 @@ def successor(
     known = tuple(handoffs)
     if status.successor is not None or any(_has_taken_effect(handoff, status) for handoff in known):
         return None
-    valid = [one for one in known if _is_accepted(one) and _fits(one, lease, status)]
+    valid = [one for one in known if is_accepted(one) and _fits(one, lease, status)]
     if not valid:
         return None
     chosen = min(valid, key=lambda handoff: (handoff.metadata.creation_timestamp or "", handoff.metadata.uid))
@@ -111,7 +111,8 @@ def successor(
     return reserved, chosen
 
 
-def _is_accepted(handoff: Handoff) -> bool:
+def is_accepted(handoff: Handoff) -> bool:
+    """Its target has accepted, and that has not been told to have taken effect."""
     response = handoff.spec.response
     return (
         handoff.status.phase is HandoffPhase.PENDING
@@ -178,7 +179,7 @@ def decide_handoff(
 
 def _takes_effect_next(handoff: Handoff, lease: WorkLease | None) -> bool:
     """The lease is there to be reserved by this acceptance."""
-    return lease is not None and _is_accepted(handoff) and lease.metadata.deletion_timestamp is None
+    return lease is not None and is_accepted(handoff) and lease.metadata.deletion_timestamp is None
 
 
 _TROUBLE = frozenset({HandoffPhase.STALE, HandoffPhase.EXPIRED, HandoffPhase.LAPSED})
