@@ -39,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="hack/test", description=__doc__, epilog=EPILOG)
     parser.add_argument("--kubeconfig", type=Path, help="use this cluster instead of starting a control plane")
     options, pytest_arguments = parser.parse_known_args(arguments)
+    # Started in the background by a shell we would hand on that SIGINT is ignored, and tests are about it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     outcomes = [run_step(name, command) for name, command in static_steps().items()]
     with cluster(options.kubeconfig, PEOPLE) as access:
         command = [program("pytest"), "-n", str(WORKERS), "--dist", "worksteal", f"--kubeconfig={access.kubeconfig}"]

@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from controlplane import PEOPLE, ControlPlane, ensure, install
 from support.cluster import Cluster, Identity, KubectlAnswer
+
+# The same examples in every run: a defect that random ones would find belongs in a longer search, not in a flaky test.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 
 NO_CLUSTER = (
     "there is no cluster for parallel tests: run hack/test, which starts one for all of them, "

@@ -108,6 +108,9 @@ class Server:
     renewed_by_server: str | None = None
     """The time of the managedFields entry that owns the renewal."""
     jeopardy_at_revision: int = 0
+    """When the current tenure first came into jeopardy. A replica that missed a later Held takes the renewal which
+    led to it for a new one: the holder gets more time than it should, never less.
+    """
     renewed_at_revision: int = 0
 
     @property
@@ -164,7 +167,9 @@ class Server:
         assert not broken, f"the API server refuses this status: {broken}"
         self._check(now, status)
         self._store(now.model_copy(update={"status": status}))
-        if status.phase is Phase.JEOPARDY and now.status.phase is not Phase.JEOPARDY:
+        if status.epoch > now.status.epoch:
+            self.jeopardy_at_revision = 0
+        elif status.phase is Phase.JEOPARDY and not self.jeopardy_at_revision:
             self.jeopardy_at_revision = self.revision
 
     def _check(self, before: WorkLease, status: WorkLeaseStatus) -> None:

@@ -272,11 +272,8 @@ def decides(**decision: Any) -> Saying:
     """What the operator writes into status; None removes a field, a function is asked for the value."""
 
     def operations(work: Work, who: str) -> Operations:
-        stored = work.read()["status"]
         valued = {name: value(work) if callable(value) else value for name, value in decision.items()}
-        given = [_add(f"/status/{name}", value) for name, value in valued.items() if value is not None]
-        gone = [name for name, value in valued.items() if value is None and name in stored]
-        return [*given, *({"op": "remove", "path": f"/status/{name}"} for name in gone)]
+        return [_add(f"/status/{name}", value) for name, value in valued.items()]
 
     return Saying(operations)
 

@@ -43,7 +43,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         type=_number("the epoch floor", 0, CREATED_EPOCH_MAX),
         help="added to the store's revision to make an epoch; one for the cluster. "
-        "Raise it after restoring etcd to an older revision, never lower it. Default: 0",
+        "Raise it after restoring etcd to an older revision (and start with --distrust-server-times that once), "
+        "never lower it. Default: 0",
     )
     add(
         "--replicas",
