@@ -19,6 +19,8 @@ from support.speaking import DECIDED_WITHIN_SECONDS, Agent, Work, fresh
 from support.waiting import wait_for
 
 CONNECTIONS = 4
+LOST_MAX = 4
+"""How many swaps a decision may lose. Two are lost to any other write; then only what the decision has read counts."""
 LEASE_SECONDS = 20
 
 
@@ -95,6 +97,7 @@ def test_a_revocation_and_a_takeover_come_through(
             else:
                 claim_id = work.take_over(agent.sibling(), epoch)
                 decided(work, partial(is_granted, claim_id), writes, "a takeover")
+    assert operator.metric("worklease_swaps_total", result="lost") <= 2 * LOST_MAX
 
 
 def is_granted(claim_id: str, status: dict[str, Any]) -> bool:
@@ -107,7 +110,7 @@ def test_an_expiry_comes_through(cluster: Cluster, namespace: str, agent: Agent,
     hold_with_effect(work, agent)
     with hammered(work, agent.identity) as writes:
         decided(work, lambda status: status["phase"] == "Expired", writes, "an expiry, with what was left of the lease")
-    assert operator.metric("worklease_swaps_total", result="lost") > 0
+    assert operator.metric("worklease_swaps_total", result="lost") <= 2 * LOST_MAX
     print(f"late by {operator.metric('worklease_expiry_lateness_seconds_sum'):.3f} s in all")
 
 
@@ -124,3 +127,4 @@ def test_a_grant_comes_through(
         claim = agent.claim(epoch)
         wait_for(lambda: work.say(agent, claim=claim).ok, "the claim to be in")
         decided(work, lambda status: status.get("claimID") == claim["id"], writes, "a grant")
+    assert operator.metric("worklease_swaps_total", result="lost") <= LOST_MAX
