@@ -38,7 +38,8 @@ class _Terse(logging.Filter):
     """kopf's tracebacks of what it met on the network, in one line each: it is restarted, and nobody needs to act."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith("kopf") and record.exc_info and record.exc_info[1] is not None:
+        of_kopf = record.name.startswith("kopf") or (record.name == "asyncio" and "/kopf/" in record.getMessage())
+        if of_kopf and record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             record.msg = f"{record.getMessage().splitlines()[0]} ({type(error).__name__})"
             record.args, record.exc_info, record.exc_text = (), None, None
