@@ -16,7 +16,7 @@ CLIENTS = 32
 CONCURRENT_SECONDS = 5.0
 ROUNDS = 3
 CLAIMS = 200
-LAPSING, LAPSE_SECONDS, SPREAD_SECONDS = 1000, 10, 30.0
+LAPSING, LAPSE_SECONDS, SPREAD_SECONDS = 1000, 60, 30.0
 COST_RENEWALS = 3000
 
 
@@ -100,7 +100,7 @@ async def grants(world: World) -> None:
 
 async def expiries(world: World) -> None:
     """How late leases expire that were renewed all over a while; seen from outside, by a watch."""
-    with Progress(f"granting {LAPSING} leases, then letting them lapse", "70 s"):
+    with Progress(f"granting {LAPSING} leases, then letting them lapse", "140 s"):
         epochs = await world.hold(LAPSING, "lapse", leaseDurationSeconds=86400, jeopardyDurationSeconds=0)
         names = list(epochs)
         for part in chunks(names, 10):
