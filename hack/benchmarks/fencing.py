@@ -277,7 +277,3 @@ async def _grpc_load(port: int) -> int:
 
         await asyncio.gather(*(sender() for _ in range(CONNECTIONS)))
     return count
-
-
-if __name__ == "__main__":
-    run()

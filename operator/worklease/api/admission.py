@@ -35,7 +35,7 @@ class Policy:
 
     def manifests(self, group: str, without: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """The policy and its binding, less the checks named in `without`: how a test shows that each is needed."""
-        validations = [_validation(check) for check in self.checks if check.name not in without]
+        validations = [validation(check) for check in self.checks if check.name not in without]
         if not validations:
             return
         metadata = {"name": f"{self.name}.{group}"}
@@ -61,7 +61,8 @@ class Policy:
         }
 
 
-def _validation(check: Check) -> dict[str, Any]:
+def validation(check: Check) -> dict[str, Any]:
+    """A check as an entry of a policy's validations."""
     entry = {"expression": check.holds, "message": check.message, "reason": "Forbidden"}
     if check.message_expression:
         entry["messageExpression"] = check.message_expression

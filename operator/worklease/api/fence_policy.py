@@ -8,9 +8,9 @@ write with the object, the second with the WorkLease itself, so that neither an 
 from collections.abc import Collection
 from typing import Any, Final
 
-from worklease.api.admission import REVOKE, VERSION
+from worklease.api.admission import REVOKE, VERSION, validation
 from worklease.api.cel import Check
-from worklease.api.crd import GROUP
+from worklease.api.crd import API_VERSION, GROUP
 
 LABEL: Final = f"{GROUP}/fenced"
 LEASE: Final = f"{GROUP}/lease"
@@ -116,7 +116,7 @@ def manifests(
     conditions = _match_conditions(exempt_groups, exempt_users)
     of_object = _policy("worklease-fence", "*", conditions, OBJECT_CHECKS)
     of_lease = _policy("worklease-fence-standing", "Namespaced", conditions, (STANDING_CHECK,))
-    of_lease["spec"]["paramKind"] = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "WorkLease"}
+    of_lease["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": "WorkLease"}
     # Without a namespace here the WorkLeases are those of the object's own namespace. Deny would be applied before the
     # match conditions, to the namespace controller too: a namespace without WorkLeases could never be emptied.
     every_lease = {"selector": {}, "parameterNotFoundAction": "Allow"}
@@ -150,16 +150,9 @@ def _policy(name: str, scope: str, conditions: list[dict[str, str]], checks: tup
             },
             "matchConditions": conditions,
             "variables": [{"name": name, "expression": cel} for name, cel in VARIABLES.items()],
-            "validations": [_validation(check) for check in checks],
+            "validations": [validation(check) for check in checks],
         },
     }
-
-
-def _validation(check: Check) -> dict[str, str]:
-    entry = {"expression": check.holds, "message": check.message, "reason": "Forbidden"}
-    if check.message_expression:
-        entry["messageExpression"] = check.message_expression
-    return entry
 
 
 def _match_conditions(groups: Collection[str], users: Collection[str]) -> list[dict[str, str]]:

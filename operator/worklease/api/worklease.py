@@ -208,6 +208,12 @@ class WorkLeaseStatus(Part):
         ),
     ] = ()
 
+    def pending(self, claim: Claim | None) -> Claim | None:
+        """The claim, when by this status it has been neither granted nor refused."""
+        if claim is None or claim.epoch != self.epoch or claim.id == self.observed_claim_id:
+            return None
+        return claim
+
 
 _HIGHER = "status.epoch > was.epoch"
 _SAME_CLAIM = same("status.?claimID", "was.?claimID")
@@ -276,8 +282,7 @@ class WorkLease(Part):
     @property
     def claim_pending(self) -> bool:
         """A claim is there that has been neither granted nor refused."""
-        claim, status = self.spec.claim, self.status
-        return claim is not None and claim.epoch == status.epoch and claim.id != status.observed_claim_id
+        return self.status.pending(self.spec.claim) is not None
 
 
 COLUMNS: list[dict[str, Any]] = [

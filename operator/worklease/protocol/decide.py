@@ -56,10 +56,7 @@ class _Draft:
     @property
     def pending_claim(self) -> Claim | None:
         """The claim that has been neither granted nor refused."""
-        claim, status = self.lease.spec.claim, self.status
-        if claim is None or claim.epoch != status.epoch or claim.id == status.observed_claim_id:
-            return None
-        return claim
+        return self.status.pending(self.lease.spec.claim)
 
     def set(self, **fields: Any) -> None:
         self.status = self.status.model_copy(update=fields)
