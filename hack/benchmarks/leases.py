@@ -105,7 +105,7 @@ async def expiries(world: World) -> None:
         names = list(epochs)
         for part in chunks(names, 10):
             await asyncio.gather(*(_reclaim(world, name, epochs[name]) for name in part))
-        epochs = {name: epoch for name, epoch in (await world.epochs()).items() if name in epochs}
+        epochs = await world.granted(LAPSING, "lapse", above=epochs)
         due_at: dict[str, float] = {}
         late: dict[str, float] = {}
 

@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,8 +80,14 @@ class World:
                 await self.create(name, claim=self.claim(), **spec)
 
         await asyncio.gather(*(client() for _ in range(SETUP_CLIENTS)))
+        return await self.granted(count, prefix)
+
+    async def granted(self, count: int, prefix: str, above: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Wait until so many leases are held, under a higher epoch than in `above`; their epochs by name."""
+        before = above or {}
         while True:
-            held = {name: epoch for name, epoch in (await self.epochs()).items() if name.startswith(f"{prefix}-")}
+            epochs = await self.epochs()
+            held = {n: e for n, e in epochs.items() if n.startswith(f"{prefix}-") and e > before.get(n, 0)}
             if len(held) >= count:
                 return held
             await asyncio.sleep(0.2)
