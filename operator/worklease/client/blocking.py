@@ -128,6 +128,10 @@ class Lease:
         """The fencing token for recipients."""
         return self._lease.token
 
+    def field_manager(self, name: str) -> str:
+        """NAME@EPOCH: the field manager of a write to a fenced Kubernetes object."""
+        return self._lease.field_manager(name)
+
     @property
     def deadline(self) -> float:
         """Until when effects are permitted, on `worklease.boot_seconds()`."""

@@ -71,6 +71,10 @@ class Lease:
         """The fencing token for recipients: `.to_headers()`, `.to_environ()`, or `str()` of it for a SQL session."""
         return Token(self.key, self.epoch, self.claim_id)
 
+    def field_manager(self, name: str) -> str:
+        """NAME@EPOCH: the field manager of a write to a fenced Kubernetes object. Raises ValueError when too long."""
+        return self.token.field_manager(name)
+
     @property
     def standing(self) -> Standing:
         """Held, Jeopardy or Lost, by the clock at this instant; Ended after the holder's own word."""
