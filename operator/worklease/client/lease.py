@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from worklease.api.fields import EFFECTS_MAX
 from worklease.api.handoff import ContextRef, HandoffSpec, OfferedCheckpoint, Target
 from worklease.api.statements import (
     UNRECONCILED,
@@ -16,10 +17,11 @@ from worklease.api.statements import (
     Release,
 )
 from worklease.api.worklease import Phase, WorkLease
-from worklease.client.effects import ReportedEffect, appending, moving, new_effect
+from worklease.client.effects import ReportedEffect, appending, moving, new_effect, room
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity
+from worklease.client.reclaiming import reclaim
 from worklease.client.refusals import statement_refusal
 from worklease.client.speech import Patch, Speech, stating
 from worklease.client.timing import FINAL, Standing
@@ -58,7 +60,7 @@ class Lease:
 
     @property
     def epoch(self) -> int:
-        """The fencing epoch of this tenure."""
+        """The fencing epoch of this tenure; another one after reclaim()."""
         return self._holding.epoch
 
     @property
@@ -127,7 +129,17 @@ class Lease:
         cancelled: then the recipient may have got it. Raises LeaseInJeopardy or LeaseLost before the body runs, and
         EffectsUnreconciled while an earlier tenure's effect is still Attempted.
         """
+        async with self._holding.turns.effect(), self._logged(recipient, action, digest, id) as reported:
+            yield reported
+
+    @contextlib.asynccontextmanager
+    async def _logged(
+        self, recipient: str, action: str, digest: str | None, id: str | None
+    ) -> AsyncIterator[ReportedEffect]:
         self.require_held()
+        if not self.effects_left:
+            said = f"the log holds {EFFECTS_MAX} effects of this tenure: go on under a fresh epoch, by reclaim()"
+            raise StatementRefused(self.key, said)
         logged = new_effect(id, self.epoch, recipient, action, digest, self._now())
         await self._say(
             lambda: appending(logged, self.work),
@@ -153,6 +165,11 @@ class Lease:
             raise
         await self._record(logged.id, EffectState.SUCCEEDED, reported.detail)
 
+    @property
+    def effects_left(self) -> int:
+        """How many more effects this tenure may log; with none left, reclaim() gives a fresh epoch."""
+        return room(self.work, self.epoch)
+
     async def unreconciled(self) -> tuple[Effect, ...]:
         """The effects whose outcome is not known, those of earlier tenures included."""
         await self._look()
@@ -160,15 +177,16 @@ class Lease:
 
     async def reconcile(self, id: str, state: EffectState | str, detail: str = "") -> None:
         """Says what became of an effect: Succeeded, Failed or Compensated; Unknown when it cannot be found out."""
-        self._holding.require(held=False)
-        await self._look()
-        wanted = EffectState(state)
-        stored = next((effect for effect in self.work.spec.effects if effect.id == id), None)
-        if stored is None:
-            raise StatementRefused(self.key, f"there is no effect {id}")
-        if stored.state is EffectState.ATTEMPTED and wanted is EffectState.COMPENSATED:
-            await self._record(id, EffectState.UNKNOWN, detail)
-        await self._record(id, wanted, detail)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            await self._look()
+            wanted = EffectState(state)
+            stored = next((effect for effect in self.work.spec.effects if effect.id == id), None)
+            if stored is None:
+                raise StatementRefused(self.key, f"there is no effect {id}")
+            if stored.state is EffectState.ATTEMPTED and wanted is EffectState.COMPENSATED:
+                await self._record(id, EffectState.UNKNOWN, detail)
+            await self._record(id, wanted, detail)
 
     async def _record(self, id: str, state: EffectState, detail: str | None) -> None:
         at = self._now()
@@ -191,7 +209,6 @@ class Lease:
     # --------------------------------------------------------------------------------------------------- statements
     async def checkpoint(self, uri: str, digest: str) -> None:
         """Says where the work stands, for whoever continues it. Allowed in jeopardy."""
-        self._holding.require(held=False)
 
         def patch() -> Patch:
             stored = self.work.spec.checkpoint
@@ -202,13 +219,15 @@ class Lease:
             stored = work.spec.checkpoint
             return stored is not None and (stored.epoch, stored.uri, stored.digest) == (self.epoch, uri, digest)
 
-        await self._say(patch, said, ends=self._holding.belief.expiry)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            await self._say(patch, said, ends=self._holding.belief.expiry)
 
     async def complete(self, message: str, outcome: Outcome | str = Outcome.SUCCEEDED) -> None:
         """Declares the work done. With it this tenure ends; the block goes on to its end without a lease."""
-        self.require_held()
-        completion = Completion(epoch=self.epoch, outcome=Outcome(outcome), message=words(message))
-        async with self._holding.ending:
+        async with self._holding.turns.statement(), self._holding.ending:
+            self.require_held()
+            completion = Completion(epoch=self.epoch, outcome=Outcome(outcome), message=words(message))
             await self._say(
                 lambda: stating(completion=completion.manifest()),
                 lambda work: work.spec.completion == completion,
@@ -233,21 +252,31 @@ class Lease:
         The lease is held, and renewed, until the target's claim is granted: `await offer.settled()` waits for what
         becomes of it. Once accepted, no new effects are admitted here.
         """
-        self._holding.require(held=False)
-        stored = self.work.spec.checkpoint
-        spec = HandoffSpec(
-            work_lease_name=self.work.metadata.name,
-            epoch=self.epoch,
-            from_=self.identity.username,
-            from_instance=self.identity.instance,
-            to=Target(holder_identity=to, instance=instance),
-            subject=subject,
-            message=message,
-            context_ref=ContextRef(uri=context_uri, digest=context_digest) if context_uri else None,
-            checkpoint=OfferedCheckpoint(uri=stored.uri, digest=stored.digest) if stored else None,
-            **_given(accept_within_seconds=accept_within_seconds, claim_within_seconds=claim_within_seconds),
-        )
-        return await self._desk.offer(self.work.metadata.namespace, spec, self._holding)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            stored = self.work.spec.checkpoint
+            spec = HandoffSpec(
+                work_lease_name=self.work.metadata.name,
+                epoch=self.epoch,
+                from_=self.identity.username,
+                from_instance=self.identity.instance,
+                to=Target(holder_identity=to, instance=instance),
+                subject=subject,
+                message=message,
+                context_ref=ContextRef(uri=context_uri, digest=context_digest) if context_uri else None,
+                checkpoint=OfferedCheckpoint(uri=stored.uri, digest=stored.digest) if stored else None,
+                **_given(accept_within_seconds=accept_within_seconds, claim_within_seconds=claim_within_seconds),
+            )
+            return await self._desk.offer(self.work.metadata.namespace, spec, self._holding)
+
+    async def reclaim(self, purpose: str | None = None) -> None:
+        """Claims the work again, for the same holder: the block goes on under a fresh epoch, with a log that has room.
+
+        `purpose` is what goes into the history; None keeps it. The lease takes the durations that spec has now. Effects
+        that begin meanwhile wait for it. Raises EffectsUnreconciled while an effect is under way, ClaimRefused when the
+        old epoch goes on (WorkIsReserved once a handoff has taken effect). A call that is cancelled goes on by itself.
+        """
+        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose))
 
     async def release(self, reason: str) -> None:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""
