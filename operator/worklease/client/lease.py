@@ -1,5 +1,6 @@
 """A held lease, as the work's block sees it: its epoch, its standing, and what the holder says under it."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
@@ -19,13 +20,13 @@ from worklease.api.statements import (
 from worklease.api.worklease import Phase, WorkLease
 from worklease.client.effects import ReportedEffect, appending, moving, new_effect, room
 from worklease.client.handoffs import Desk, Offer
-from worklease.client.holding import Holding
+from worklease.client.holding import Holding, ended
 from worklease.client.identity import Identity
 from worklease.client.reclaiming import reclaim
-from worklease.client.refusals import statement_refusal
+from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
 from worklease.client.timing import FINAL, Standing
-from worklease.errors import EffectFailed, LeaseError, NotFound, Refused, StatementRefused
+from worklease.errors import ApiError, EffectFailed, LeaseError, NotFound, Refused, StatementRefused
 from worklease.fencing.token import Token
 from worklease.kube.swap import TEST_FAILED, read
 from worklease.protocol.moments import rfc3339
@@ -33,6 +34,8 @@ from worklease.protocol.moments import rfc3339
 RELEASE_SECONDS = 5.0
 RECORD_SECONDS = 2.0
 """How long the record of an effect may take when the block is being ended."""
+SEEN_SECONDS = 5.0
+"""How long the operator may take to see a renewal that was accepted in jeopardy."""
 RETRIES_MAX = 5
 WORDS_MAX = 1024
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
@@ -301,16 +304,38 @@ class Lease:
             try:
                 self._holding.see(await self._speech(said, ends).patch(patch))
             except Refused as error:
-                if attempt + 1 < RETRIES_MAX and TEST_FAILED in str(error):
-                    await self._look()
-                    if said(self.work):
-                        break
-                    continue
+                if attempt + 1 < RETRIES_MAX:
+                    if TEST_FAILED in str(error):
+                        await self._look()
+                        if said(self.work):
+                            break
+                        continue
+                    if needs_held(error) and await self._is_certain_again(ends):
+                        continue
                 if isinstance(error, NotFound):
                     self._holding.require(held=False)
                 raise statement_refusal(self.key, error) from error
             break
         self._holding.progressed()
+
+    async def _is_certain_again(self, ends: float) -> bool:
+        """Whether status was only behind: renewed in jeopardy, a holder is certain before the operator has said so."""
+        if self._holding.standing is not Standing.HELD:
+            return False
+        metadata = self.work.metadata
+        changes = self._desk.follower.follow(metadata.namespace, metadata.name)
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with (
+                asyncio.timeout(min(SEEN_SECONDS, ends - self._holding.clock())),
+                contextlib.aclosing(changes),
+            ):
+                while True:
+                    work = WorkLease.model_validate(await anext(changes))
+                    if ended(work, self.epoch) is not None or work.status.successor is not None:
+                        return False
+                    if work.status.phase is Phase.HELD:
+                        return True
+        return False
 
     def _speech(self, said: Callable[[WorkLease], bool], ends: float) -> Speech[WorkLease]:
         metadata = self.work.metadata
