@@ -23,7 +23,12 @@ from worklease.protocol.moments import parse_rfc3339
 UNTIL = re.compile(r"until about (\S+Z)")
 MESSAGE_MAX = 1000
 _MISSING_VERB = re.compile(r'cannot (\w+) resource "(\w+)"')
-ROLE_WITH = {"create": "worklease-agent-creator", "revoke": "worklease-handler", "configure": "worklease-admin"}
+ROLE_WITH = {
+    **dict.fromkeys(("get", "list", "watch"), "worklease-viewer"),
+    "create": "worklease-agent-creator",
+    "revoke": "worklease-handler",
+    "configure": "worklease-admin",
+}
 """The smallest of the shipped roles that has a verb; the others are in worklease-agent."""
 AGENT_ROLE = "worklease-agent"
 
@@ -80,7 +85,9 @@ def not_permitted(lease: str, error: ApiError) -> NotPermitted | None:
 
 def missing(lease: str, error: NotFound) -> ClaimRefused:
     """There is no such work item."""
-    return ClaimRefused(lease, f"there is no such work item: create it, or let hold() do so with create=True ({error})")
+    return ClaimRefused(
+        lease, f"there is no such work item: create it, or ask for that: create=True, --create ({error})"
+    )
 
 
 def _short(message: str) -> str:
