@@ -1,5 +1,6 @@
 """The command worklease, also as kubectl-worklease: from the words of the shell to an exit code."""
 
+import argparse
 import asyncio
 import importlib
 import os
@@ -8,9 +9,10 @@ import sys
 
 from worklease.cli.exits import Exit, exit_of
 from worklease.cli.grammar import parse
-from worklease.errors import ConfigurationError, NotPermitted, Refused, Unanswered, WorkleaseError
+from worklease.errors import NotPermitted, Refused, WorkleaseError
 
 COMPLETE = "__complete"
+VIEWER_ROLE = "worklease-viewer"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,8 +41,7 @@ def _run(given: list[str]) -> int:
     try:
         return int(asyncio.run(getattr(importlib.import_module(module), function)(options)))
     except Refused as error:
-        known = _not_permitted(error, options.namespace)
-        return _said(known or error)
+        return _said(_not_permitted(error, options) or error)
     except WorkleaseError as error:
         return _said(error)
     except ValueError as error:
@@ -49,18 +50,17 @@ def _run(given: list[str]) -> int:
 
 
 def _said(error: WorkleaseError) -> int:
-    advice = ""
-    if isinstance(error, Unanswered | ConfigurationError):
-        advice = "; --kubeconfig, --context and KUBECONFIG say which cluster is asked"
-    print(f"worklease: {' '.join(str(error).split())}{advice}", file=sys.stderr)
+    print(f"worklease: {' '.join(str(error).split())}", file=sys.stderr)
     return exit_of(error)
 
 
-def _not_permitted(error: Refused, namespace: str | None) -> NotPermitted | None:
+def _not_permitted(error: Refused, options: argparse.Namespace) -> NotPermitted | None:
     """A refused request of which only the API server's sentence is known so far."""
-    from worklease.client.refusals import not_permitted
+    from worklease.client.refusals import AGENT_ROLE, not_permitted
 
-    return not_permitted(f"namespace {namespace}" if namespace else "all namespaces", error)
+    everywhere = getattr(options, "all_namespaces", False) or not options.namespace
+    where = "all namespaces" if everywhere else f"namespace {options.namespace}"
+    return not_permitted(where, error, AGENT_ROLE if hasattr(options, "dry_run") else VIEWER_ROLE)
 
 
 def _complete(words: list[str]) -> int:

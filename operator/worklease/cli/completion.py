@@ -14,6 +14,7 @@ from worklease.cli.grammar import parser
 
 FILES, NO_FILES = ":0", ":4"
 REQUEST_SECONDS = 2.0
+USER_AGENT = "worklease-completion"
 NAMES_MAX = 500
 FILE_FLAGS = {"kubeconfig", "status_file"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -201,7 +202,6 @@ async def _names(what: str, chosen: dict[str, str]) -> dict[str, str]:
     """The first names of a kind, with the columns that kubectl shows of them."""
     from urllib.parse import urlencode
 
-    from worklease.client.client import USER_AGENT
     from worklease.kube.credentials import Source
     from worklease.kube.session import Session
     from worklease.kube.swap import path_of

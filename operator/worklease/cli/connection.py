@@ -12,10 +12,12 @@ from typing import Any
 from worklease.api.crd import GROUP
 from worklease.client.client import USER_AGENT, Client
 from worklease.client.identity import Identity, whoami
+from worklease.errors import Unanswered, Unauthenticated
 from worklease.kube.credentials import Source
 from worklease.kube.session import JSON, REQUEST_SECONDS, Answer, Session
 
 INSTANCE_VARIABLE = "WORKLEASE_INSTANCE"
+WHICH = "--kubeconfig, --context and KUBECONFIG say who asks which cluster"
 OURS = f"/apis/{GROUP}/"
 
 
@@ -68,7 +70,13 @@ def shell_instance() -> str:
 async def connected(options: argparse.Namespace, *, shell: bool = False) -> AsyncIterator[Connection]:
     """A client; with `shell` it speaks as what this user's shells have in common. Sets options.namespace."""
     async with await Line.open(Source(options.kubeconfig, options.context), user_agent=USER_AGENT) as session:
-        identity = await whoami(session, shell_instance() if shell else None)
+        try:
+            identity = await whoami(session, shell_instance() if shell else None)
+        except Unanswered as error:
+            raise Unanswered(f"{session.credentials.server} cannot be asked: {error}; {WHICH}") from error
+        except Unauthenticated as error:
+            said = f"{session.credentials.server} does not accept the credentials: {error}; {WHICH}"
+            raise Unauthenticated(said, status=error.status) from error
         session.dry_run = getattr(options, "dry_run", None) == "server"
         async with Connection(session, identity) as client:
             if options.namespace is None:

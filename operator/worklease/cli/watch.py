@@ -123,6 +123,7 @@ async def _redrawn(options: argparse.Namespace, pictures: AsyncGenerator[Picture
     following = asyncio.create_task(follow())
     try:
         print(ALTERNATE, end="", flush=True)
+        await news.wait()
         while not following.done():
             _draw(options, picture, now())
             with contextlib.suppress(TimeoutError):
@@ -132,6 +133,7 @@ async def _redrawn(options: argparse.Namespace, pictures: AsyncGenerator[Picture
         await following
     finally:
         following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
         print(NORMAL, end="")
         print("\n".join(_content(options, picture, now(), None)), flush=True)
 

@@ -23,12 +23,7 @@ from worklease.protocol.moments import parse_rfc3339
 UNTIL = re.compile(r"until about (\S+Z)")
 MESSAGE_MAX = 1000
 _MISSING_VERB = re.compile(r'cannot (\w+) resource "(\w+)"')
-ROLE_WITH = {
-    **dict.fromkeys(("get", "list", "watch"), "worklease-viewer"),
-    "create": "worklease-agent-creator",
-    "revoke": "worklease-handler",
-    "configure": "worklease-admin",
-}
+ROLE_WITH = {"create": "worklease-agent-creator", "revoke": "worklease-handler", "configure": "worklease-admin"}
 """The smallest of the shipped roles that has a verb; the others are in worklease-agent."""
 AGENT_ROLE = "worklease-agent"
 
@@ -72,12 +67,12 @@ def statement_refusal(lease: str, error: ApiError) -> LeaseError:
     return not_permitted(lease, error) or StatementRefused(lease, _short(message))
 
 
-def not_permitted(lease: str, error: ApiError) -> NotPermitted | None:
-    """A missing verb, with the role that has it; None when the refusal is about something else."""
+def not_permitted(lease: str, error: ApiError, role: str = AGENT_ROLE) -> NotPermitted | None:
+    """A missing verb, with the role that has it (`role` if several have); None when it is about something else."""
     if error.status != 403 or not (found := _MISSING_VERB.search(str(error))):
         return None
     verb, resource = found[1], found[2]
-    role = ROLE_WITH.get(verb, AGENT_ROLE)
+    role = ROLE_WITH.get(verb, role)
     return NotPermitted(
         lease, f"the verb {verb} on {resource} is missing; ClusterRole {role} has it: {_short(str(error))}"
     )
