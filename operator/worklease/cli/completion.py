@@ -13,7 +13,7 @@ from typing import Any
 from worklease.cli.grammar import parser
 
 FILES, NO_FILES = ":0", ":4"
-REQUEST_SECONDS = 2.0
+ANSWERED_WITHIN_SECONDS = 2.0
 USER_AGENT = "worklease-completion"
 NAMES_MAX = 500
 FILE_FLAGS = {"kubeconfig", "status_file"}
@@ -153,12 +153,12 @@ def _branches(command: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
 
 
 def _positional(command: argparse.ArgumentParser, chosen: dict[str, str], given: int) -> dict[str, str]:
+    if given:
+        return {}
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):
             return {one.dest: str(one.help or "") for one in action._choices_actions}
         if not action.option_strings:
-            if given:
-                return {}
             if action.choices is not None:
                 return dict.fromkeys(map(str, action.choices), "")
             return _ask(command.get_default("completes"), chosen)
@@ -184,7 +184,7 @@ def _ask(what: str, chosen: dict[str, str]) -> dict[str, str]:
     try:
         if what == "context":
             return _contexts(chosen)
-        return asyncio.run(asyncio.wait_for(_names(what, chosen), REQUEST_SECONDS))
+        return asyncio.run(_names(what, chosen))
     except Exception:  # noqa: BLE001 - a shell is not to be disturbed by whatever it is
         return {}
 
@@ -210,7 +210,8 @@ async def _names(what: str, chosen: dict[str, str]) -> dict[str, str]:
     if what == "handoffs":
         query["fieldSelector"] = "status.phase=Pending"
     source = Source(chosen.get("kubeconfig"), chosen.get("context"))
-    async with await Session.open(source, user_agent=USER_AGENT) as session:
+    # Not the time of the imports above: on a busy machine that is the longer part.
+    async with asyncio.timeout(ANSWERED_WITHIN_SECONDS), await Session.open(source, user_agent=USER_AGENT) as session:
         credentials = session.credentials
         namespace = chosen.get("namespace") or credentials.namespace
         path = "/api/v1/namespaces" if what == "namespace" else path_of(namespace, plural=what)
