@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -51,7 +51,7 @@ class Session:
         self._http = self.connections()
 
     @classmethod
-    async def open(cls, source: Source | None = None, *, user_agent: str) -> "Session":
+    async def open(cls, source: Source | None = None, *, user_agent: str) -> Self:
         """Raises ConfigurationError when no credentials can be loaded."""
         return cls(await Credentials.load(source), user_agent=user_agent)
 
@@ -71,7 +71,7 @@ class Session:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         )
 
-    async def __aenter__(self) -> "Session":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
