@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import random
 import uuid
 from dataclasses import dataclass, replace
@@ -126,6 +127,24 @@ class Claimant:
             except _MovedOnError:
                 continue
         raise WorkIsLeased(self._wanted.lease, "others are claiming the work over and over")
+
+    async def resumed(self, claim_id: str) -> Grant:
+        """The grant of an earlier claim of this identity and instance, while its tenure stands: renewed, not claimed.
+
+        Raises ClaimRefused when it does not stand, or is another's.
+        """
+        lease = self._wanted.lease
+        if self._places.is_taken(lease):
+            raise WorkIsLeased(lease, "another block of this process claims or holds the work")
+        self._places.take(lease)
+        try:
+            work = await self._read()
+            if work is None or work.status.claim_id != claim_id or not held_by(work, self._me):
+                raise ClaimRefused(lease, f"this user and instance hold it under no claim {claim_id} any more")
+            return await self._fresh(Grant(work, claim_id, -math.inf))
+        except BaseException:
+            self._places.leave(lease)
+            raise
 
     async def when_free(self, wait_seconds: float | None) -> Grant:
         """Claims at once, and again the moment the work becomes free; None waits for ever.
@@ -309,7 +328,7 @@ class Claimant:
                 if self._clock() > limit:
                     raise ClaimUndecided(self._wanted.lease, f"a late grant could not be confirmed: {error}") from error
             except Refused as error:
-                said = "the claim was granted too late: its tenure has ended before it was used"
+                said = "the tenure of this claim has ended before it was used"
                 raise ClaimRefused(self._wanted.lease, said) from error
             await asyncio.sleep(0.2)
 
