@@ -47,8 +47,10 @@ class Tool:
 
 KUBERNETES_VERSION = "1.37.2"
 ETCD_VERSION = "3.7.3"
+HELM_VERSION = "4.3.1"
 KUBERNETES_AT_LEAST: Version = (1, 34, 0)
 ETCD_AT_LEAST: Version = (3, 6, 0)
+HELM_AT_LEAST: Version = (3, 19, 0)
 
 
 def _kubernetes(name: str, usually: str, *version_arguments: str) -> Tool:
@@ -83,6 +85,16 @@ TOOLS = {
         _kubernetes("kube-apiserver", "4 min on 2 cores", "--version"),
         _kubernetes("kube-controller-manager", "90 s on 2 cores", "--version"),
         _kubernetes("kubectl", "30 s on 2 cores", "version", "--client"),
+        Tool(
+            "helm",
+            HELM_VERSION,
+            HELM_AT_LEAST,
+            ("version", "--short"),
+            HERE / "helm",
+            "helm.sh/helm/v4/cmd/helm",
+            f"-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}",
+            "3 min on 2 cores",
+        ),
     )
 }
 
