@@ -13,6 +13,7 @@ from pathlib import Path
 
 from commands import SetupError
 from controlplane import PEOPLE, ControlPlane, install
+from controlplane.servers import API_SERVER
 from localnode.layout import HOSTNAME
 from localnode.node import Node
 from progress import say
@@ -73,8 +74,9 @@ def started(state: State, options: argparse.Namespace) -> Iterator[tuple[Control
             node.start(plane)
             yield plane, node
         finally:
-            # The node first, since an API server with open watches takes long to end.
             node.stop()
+            # It would wait for the ends of connections whose other side has just gone without a word.
+            plane.kill(API_SERVER)
 
 
 def supervise(plane: ControlPlane, node: Node | None, state: State, owner: int | None) -> None:
