@@ -38,6 +38,8 @@ def rendered() -> dict[Path, str]:
     files: dict[Path, list[dict[str, Any]]] = {
         Path("crds/workleases.yaml"): [crd.worklease_crd()],
         Path("crds/handoffs.yaml"): [crd.handoff_crd()],
+        Path("charts/worklease/files/crds/workleases.yaml"): [crd.worklease_crd()],
+        Path("charts/worklease/files/crds/handoffs.yaml"): [crd.handoff_crd()],
         Path("charts/worklease/files/fence.yaml"): fence_policy.manifests(),
         Path("charts/worklease/files/policies.yaml"): policies.manifests(),
         Path("charts/worklease/files/roles.yaml"): roles.manifests(),

@@ -49,10 +49,12 @@ class Tool:
 
 KUBERNETES_VERSION = "1.37.2"
 ETCD_VERSION = "3.7.3"
+HELM_VERSION = "4.3.1"
 COREDNS_VERSION = "1.15.0"
 PAUSE_VERSION = "1.0.0"
 KUBERNETES_AT_LEAST: Version = (1, 34, 0)
 ETCD_AT_LEAST: Version = (3, 6, 0)
+HELM_AT_LEAST: Version = (3, 19, 0)
 COREDNS_AT_LEAST: Version = (1, 11, 0)
 PAUSE_AT_LEAST: Version = (1, 0, 0)
 
@@ -111,6 +113,16 @@ TOOLS = {
             ".",
             "-s -w",
             "5 s",
+        ),
+        Tool(
+            "helm",
+            HELM_VERSION,
+            HELM_AT_LEAST,
+            ("version", "--short"),
+            HERE / "helm",
+            "helm.sh/helm/v4/cmd/helm",
+            f"-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}",
+            "3 min on 2 cores",
         ),
     )
 }
