@@ -59,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     up_parser.add_argument("--node", action="store_true", help="with a node that runs pods (Linux, as root)")
     up_parser.add_argument("--empty", action="store_true", help="without worklease, to install its chart by yourself")
+    up_parser.add_argument("--while", type=int, dest="owner", metavar="PID", help="end it when this process has ended")
     load_parser = commands.add_parser("load", help="give the node images, as OCI or Docker archives")
     load_parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     commands.add_parser("status", help=f"say what runs; exit code {NOT_UP} when it is not up")
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             parser.error("--operator needs what --empty leaves out")
         if options.node and not options.controller_manager:
             parser.error("a node needs the controller manager")
-        wanted = Wanted(options.controller_manager, options.node, options.empty)
+        wanted = Wanted(options.controller_manager, options.node, options.empty, options.owner)
         return up(state, wanted, options.operator)
     if options.command == "load":
         return load_images(state, options.archives)

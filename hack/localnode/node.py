@@ -113,7 +113,7 @@ class Node:
             content = kubeconfig(plane.server, plane.ca_file.read_text(), [user])
             write_private(self._layout.kubeconfig(daemon), content)
         configuration.write(self._layout)
-        images.write(self.directory / "pause.tar", PAUSE_IMAGE, self._programs[PAUSE])
+        self._write_pause_image()
         cgroups.create(self._slot.name)
         for path in SHADOWED:
             # Never removed: another node may have something mounted there.
@@ -156,6 +156,11 @@ class Node:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _write_pause_image(self) -> None:
+        program = self.directory / "pause"
+        shutil.copy(self._programs[PAUSE], program)
+        images.write_programs(self.directory / "pause.tar", PAUSE_IMAGE, [program], "/bin/pause")
 
     def _command(self) -> list[str]:
         unshare = [str(self._programs["unshare"]), *requirements.NEW_NAMESPACES, "--kill-child=KILL"]
