@@ -11,9 +11,10 @@ import pytest
 
 from localcluster.state import State
 from support.cluster import Cluster
+from support.helm import NAMESPACE
 from support.pods import Pods
 from support.processes import processes_with
-from support.shared_node import STATE, SYSTEM, SharedNode, hack_cluster
+from support.shared_node import STATE, SharedNode, hack_cluster
 from support.waiting import wait_for
 
 LOOK_UP = """
@@ -35,7 +36,7 @@ def second_node(node: SharedNode, tmp_path: Path) -> Iterator[Path]:
 def test_pods_find_services_by_name(cluster: Cluster, namespace: str, pods: Pods) -> None:
     """DNS and kube-proxy: the API server has a name that leads to it, and the operator's replicas have theirs."""
     cluster.service_account(namespace, "any")
-    names = ("kubernetes.default", f"worklease-operator.{SYSTEM}.svc.cluster.local")
+    names = ("kubernetes.default", f"worklease-operator.{NAMESPACE}.svc.cluster.local")
     ended = pods.run("looks", "any", "python3", "-c", LOOK_UP, *names)
     assert ended.exit_code == 0, ended.log
     assert f"{names[0]} ['10.0.0.1']" in ended.log

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from support.cluster import Cluster
+from support.helm import CHART, NAMESPACE
 from support.pods import Pods
-from support.shared_node import IMAGE, REPOSITORY, SYSTEM, SharedNode
+from support.shared_node import IMAGE, REPOSITORY, SharedNode
 from support.waiting import wait_for
 
 HELD = 20
@@ -66,7 +67,7 @@ def rolled_out(cluster: Cluster) -> Callable[[], None]:
     """Waits until the operator's pods are the new ones, and ready."""
 
     def wait() -> None:
-        answer = cluster.kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, "--timeout=180s")
+        answer = cluster.kubectl("-n", NAMESPACE, "rollout", "status", OPERATOR, "--timeout=180s")
         assert answer.exit_code == 0, answer.stderr
 
     return wait
@@ -78,25 +79,24 @@ def test_nobody_loses_a_lease_while_the_operator_is_restarted_replaced_and_upgra
     """A rolling restart, another image, the chart of the commit before and this one again (case 5)."""
     held = Held(cluster, namespace, pods)
 
-    cluster.kubectl("-n", SYSTEM, "rollout", "restart", OPERATOR)
+    cluster.kubectl("-n", NAMESPACE, "rollout", "restart", OPERATOR)
     rolled_out()
     held.assert_none_lost()
 
     repository, _, tag = IMAGE.rpartition(":")
     node.ctr("images", "tag", "--force", IMAGE, f"{repository}:{tag}-next")
-    chart = str(REPOSITORY / "charts" / "worklease")
-    node.helm("upgrade", "worklease", chart, f"--set=image.tag={tag}-next", "--wait", "--timeout=180s")
+    node.upgrade(CHART, f"--set=image.tag={tag}-next")
     rolled_out()
     held.assert_none_lost()
 
-    for version in (earlier_chart(tmp_path), chart):
-        if version:
-            node.helm("upgrade", "worklease", version, "--wait", "--timeout=180s")
+    for chart in (earlier_chart(tmp_path), CHART):
+        if chart:
+            node.upgrade(chart)
             rolled_out()
             held.assert_none_lost()
 
 
-def earlier_chart(directory: Path) -> str | None:
+def earlier_chart(directory: Path) -> Path | None:
     """The chart of the commit before this one; None where there is no history or no chart in it."""
     archive = subprocess.run(
         ["git", "archive", "HEAD~1", "charts/worklease"], cwd=REPOSITORY, capture_output=True, timeout=60
@@ -105,4 +105,4 @@ def earlier_chart(directory: Path) -> str | None:
         return None
     subprocess.run(["tar", "-x"], cwd=directory, input=archive.stdout, check=True, timeout=60)
     chart = directory / "charts" / "worklease"
-    return str(chart) if (chart / "Chart.yaml").exists() else None
+    return chart if (chart / "Chart.yaml").exists() else None

@@ -13,20 +13,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import imaging.command
 import worklease
 from controlplane import ensure
 from imaging.command import NAME
+from imaging.command import ensure as image
 from localcluster.state import State
 from locking import locked
 from support import kubectl_image
 from support.cluster import Cluster
+from support.helm import CHART, NAMESPACE, RELEASE, Helm
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SYSTEM = "worklease-system"
 IMAGE = f"{NAME}:{worklease.__version__}"
 STATE = "worklease/cluster"
-HELM_WITHIN_SECONDS = 300
+WAIT = ("--wait", "--timeout=110s")
 
 
 class SharedNode:
@@ -38,11 +38,19 @@ class SharedNode:
 
     def helm(self, *arguments: str) -> str:
         """What helm prints; fails with what it says when it does not succeed."""
-        program = ensure("helm")["helm"]
-        command = [str(program), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={SYSTEM}", *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=HELM_WITHIN_SECONDS)
-        assert answer.returncode == 0, f"helm {' '.join(arguments)}: {answer.stderr}"
-        return answer.stdout
+        helm = Helm(ensure("helm")["helm"], self.cluster.directory, self.cluster.kubeconfig)
+        return helm.must(*arguments, f"--namespace={NAMESPACE}")
+
+    def install(self) -> None:
+        """Loads the images and installs the chart."""
+        theirs = self.state_home / "kubectl.tar"
+        kubectl_image.write(theirs, self.cluster.kubectl_path)
+        hack_cluster(self.state_home, "load", str(image()), str(theirs))
+        self.helm("install", RELEASE, str(CHART), "--create-namespace", *WAIT)
+
+    def upgrade(self, chart: str | Path = CHART, *arguments: str) -> None:
+        """Puts a chart in the place of the one that is installed."""
+        self.helm("upgrade", RELEASE, str(chart), *WAIT, *arguments)
 
     def ctr(self, *arguments: str) -> None:
         """Does something to the images of the node."""
@@ -68,7 +76,7 @@ def shared(directory: Path, kubeconfigs: Path, owner: int) -> Iterator[SharedNod
                     directory, Cluster(directory / STATE / "kubeconfig", Path(running.kubectl), kubeconfigs)
                 )
                 if not (directory / "installed").exists():
-                    install(node, directory)
+                    node.install()
                     (directory / "installed").touch()
             yield node
         finally:
@@ -89,13 +97,3 @@ def hack_cluster(state_home: Path, *arguments: str) -> str:
     )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
-
-
-def install(node: SharedNode, directory: Path) -> None:
-    """Loads the images and installs the chart."""
-    ours, theirs = directory / "worklease.tar", directory / "kubectl.tar"
-    imaging.command.build(ours, IMAGE)
-    kubectl_image.write(theirs, node.cluster.kubectl_path)
-    hack_cluster(directory, "load", str(ours), str(theirs))
-    chart = str(REPOSITORY / "charts" / "worklease")
-    node.helm("install", "worklease", chart, "--create-namespace", "--wait", "--timeout=180s")
