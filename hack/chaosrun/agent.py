@@ -58,6 +58,23 @@ class Agent:
             except FAILURES:
                 await asyncio.sleep(AGAIN_SECONDS)
 
+    async def keep(self) -> None:
+        """Holds the first item and does nothing else; again when it was lost."""
+        while True:
+            with contextlib.suppress(*FAILURES):
+                async with (
+                    await Client.open(Source(self.orders.kubeconfig), clock=self.clocks) as client,
+                    client.hold(
+                        self.orders.items[0],
+                        namespace=self.orders.namespace,
+                        purpose="keeps it",
+                        create=False,
+                        wait=True,
+                    ),
+                ):
+                    await asyncio.Event().wait()
+            await asyncio.sleep(AGAIN_SECONDS)
+
     async def _hold_for_ever(self, client: Client) -> None:
         while True:
             await self._hold(client, self.chance.choice(self.orders.items))
@@ -165,7 +182,7 @@ class Agent:
         draw = self.chance.random()
         if draw < 0.2:
             await offer.reject("no time")
-        elif draw < 0.35:
+        elif draw < 0.4:
             await self._accept_and_forget(client, offer)
         else:
             async with offer.accept(purpose=f"{self.orders.party} goes on") as lease:
@@ -199,7 +216,8 @@ def main() -> None:
     if orders.options.get("wall_renew_times"):
         renew_by_wall_clock()
     break_agent(orders.without)
-    asyncio.run(Agent(orders, recorder, clocks).run())
+    agent = Agent(orders, recorder, clocks)
+    asyncio.run(agent.keep() if orders.options.get("keep") else agent.run())
 
 
 if __name__ == "__main__":

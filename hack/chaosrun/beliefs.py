@@ -6,8 +6,9 @@ noticing it. The history has the clock's rate too, so that the checker knows whe
 
 from __future__ import annotations
 
+import contextlib
 import json
-import signal
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from worklease.kube.clock import ServerClock
 
 from .history import Recorder, real_seconds
 
+FOLLOW_SECONDS = 0.05
 true_time = time.time
 
 
@@ -30,28 +32,37 @@ class Clocks:
     def __init__(self, recorder: Recorder, file: Path) -> None:
         self._recorder = recorder
         self._file = file
-        self._real = self._shown = real_seconds()
-        self._rate = 1.0
+        real = real_seconds()
+        self._line = real, real, 1.0
         self._offset_seconds = 0.0
-        self._load()
-        signal.signal(signal.SIGUSR1, lambda number, frame: self._load())
+        self._told = ""
+        self._take("{}")
         time.time = lambda: true_time() + self._offset_seconds
+        threading.Thread(target=self._follow, name="clocks", daemon=True).start()
 
     def __call__(self) -> float:
         """Seconds on the agent's clock."""
-        return self._shown + (real_seconds() - self._real) * self._rate
+        real, shown, rate = self._line
+        return shown + (real_seconds() - real) * rate
 
-    def _load(self) -> None:
-        try:
-            told = json.loads(self._file.read_text())
-        except OSError:
-            told = {}
-        real = real_seconds()
-        self._shown += (real - self._real) * self._rate
-        self._real = real
-        self._rate = float(told.get("rate", 1.0))
+    def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                self._take(self._file.read_text())
+            time.sleep(FOLLOW_SECONDS)
+
+    def _take(self, text: str) -> None:
+        if text == self._told:
+            return
+        told = json.loads(text)
+        self._told = text
+        real, shown, rate = self._line
+        now = real_seconds()
+        self._line = now, shown + (now - real) * rate, float(told.get("rate", 1.0))
         self._offset_seconds = float(told.get("offset_seconds", 0.0))
-        self._recorder.write("clock", at=real, shown=self._shown, rate=self._rate, offset_seconds=self._offset_seconds)
+        self._recorder.write(
+            "clock", at=now, shown=self._line[1], rate=self._line[2], offset_seconds=self._offset_seconds
+        )
 
 
 class RecordedBelief(Belief):

@@ -13,6 +13,8 @@ from progress import say
 
 from . import history
 from .checker import check, coverage
+from .controlled import Verdict, play
+from .controls import CONTROLS
 from .history import MERGED, Record
 from .run import Plan, run
 
@@ -28,15 +30,41 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the schedule, and of what the parties do. Default: 1")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to leave the history and the logs")
     parser.add_argument("--no-faults", action="store_true", help="run without any fault")
+    parser.add_argument(
+        "--without",
+        action="append",
+        choices=(*CONTROLS, "all"),
+        help="instead of a run: a directed scene with this broken, which must be caught; may be repeated",
+    )
     parser.add_argument("--check", type=Path, metavar="FILE", help="check this history again instead of running")
     options = parser.parse_args(arguments)
     if options.check:
         return report(history.read(options.check), whole=False)
     directory = _directory(options.keep)
+    if options.without:
+        names = list(CONTROLS) if "all" in options.without else options.without
+        return _finished(report_controls(play(directory, names)), directory, kept=bool(options.keep))
     plan = Plan(options.seed, options.minutes * 60, with_faults=not options.no_faults)
     records = run(plan, directory)
     failed = report(records, whole=plan.with_faults and plan.seconds >= LONG_SECONDS)
-    if failed or options.keep:
+    return _finished(failed, directory, kept=bool(options.keep))
+
+
+def report_controls(verdicts: Sequence[Verdict]) -> int:
+    """Prints what was found in each scene; 1 unless every control was caught, and nothing without one."""
+    print("| broken | caught | found | without the control |")
+    print("|---|---|---|---|")
+    for verdict in verdicts:
+        found = next((v for v in verdict.broken if v.promise is CONTROLS[verdict.control].promise), None)
+        caught, honest = "yes" if verdict.caught else "NO", f"{len(verdict.honest)} violations"
+        print(f"| {CONTROLS[verdict.control].what} | {caught} | {found or list(verdict.broken)} | {honest} |")
+        for violation in verdict.honest:
+            print(f"VIOLATION {violation}")
+    return 0 if all(verdict.caught and not verdict.honest for verdict in verdicts) else 1
+
+
+def _finished(failed: int, directory: Path, *, kept: bool) -> int:
+    if failed or kept:
         say(f"the history: hack/chaos --check {directory / MERGED}")
     else:
         shutil.rmtree(directory)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from controlplane.credentials import write_private
 from controlplane.servers import API_SERVER, ETCD
 
 from . import faults
@@ -92,9 +93,7 @@ class Nemesis:
     def _set_clock(self, member: Member, rate: float = 1.0, offset_seconds: float = 0.0) -> None:
         directory = self._company.setting.directory
         path = directory / f"clock-{self._company.name}-{member.name}.json"
-        path.write_text(json.dumps({"rate": rate, "offset_seconds": offset_seconds}))
-        if member.process and member.process.exit_code is None:
-            member.process.send(signal.SIGUSR1)
+        write_private(path, json.dumps({"rate": rate, "offset_seconds": offset_seconds}))
 
     def _revive(self) -> None:
         """A process that ended by itself is a finding: it is recorded, and started again."""

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +52,25 @@ class Orders:
 
 def record_calls(recorder: Recorder, *, bodies: bool = True) -> None:
     """From now on every request of every session of this process is in the history, before it is sent and after."""
+    Session.request = _recorded(Session.request, recorder, bodies=bodies)  # type: ignore[method-assign]
+
+
+def record_session(session: Session, recorder: Recorder) -> None:
+    """The same for one session."""
+    unrecorded = type(session).request
+    request = _recorded(unrecorded, recorder, bodies=True)
+    session.request = partial(request, session)  # type: ignore[method-assign]
+
+
+def _recorded(unrecorded: Any, recorder: Recorder, *, bodies: bool) -> Any:
     numbers = itertools.count(1)
-    unrecorded = Session.request
 
     async def request(self: Session, method: str, path: str, body: Any = None, **options: Any) -> Answer:
         call = f"{recorder.party}:{next(numbers)}"
         told = bodies and method != "GET" and any(plural in path for plural in BODIES)
         recorder.write("call", call=call, method=method, path=path, **({"body": body} if told else {}))
         try:
-            answer = await unrecorded(self, method, path, body, **options)
+            answer: Answer = await unrecorded(self, method, path, body, **options)
         except Refused as error:
             recorder.write("answer", call=call, outcome="refused", status=error.status, message=str(error)[:2000])
             raise
@@ -73,7 +84,7 @@ def record_calls(recorder: Recorder, *, bodies: bool = True) -> None:
         recorder.write("answer", call=call, outcome="ok", status=answer.status, version=_version(metadata))
         return answer
 
-    Session.request = request  # type: ignore[method-assign]
+    return request
 
 
 def _version(metadata: dict[str, Any]) -> int:

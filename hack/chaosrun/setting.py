@@ -153,8 +153,8 @@ class Company:
         for member in self.members.values():
             member.kill()
 
-    def operators(self, count: int) -> list[Member]:
-        """Starts so many replicas, and waits until they are ready."""
+    def operators(self, count: int, *, wait: bool = True) -> list[Member]:
+        """Starts so many replicas, and waits until they are ready unless told otherwise."""
         started = []
         for number in range(count):
             address = f"{LOOPBACK}:{free_port()}"
@@ -163,8 +163,9 @@ class Company:
             member = self._member(f"operator-{number}", "replica", "worklease-operator", 0, flags)
             self._ready_at[member.name] = address
             started.append(member)
-        with Progress("starting the operators", "3 s"):
-            self.wait_for_operators()
+        if wait:
+            with Progress("starting the operators", "3 s"):
+                self.wait_for_operators()
         return started
 
     def wait_for_operators(self) -> None:

@@ -32,6 +32,7 @@ class Wire:
         self.name = name
         self.port = 0
         self.faults: set[Network] = set()
+        self.late_seconds = DELAY_SECONDS
         self.hold: Callable[[str, str], float] = lambda method, path: 0.0
         """Given method and path: how many seconds a request is held back before the server gets it."""
         self._open: set[asyncio.Transport] = set()
@@ -85,7 +86,7 @@ class Wire:
                 return await self._stream(request, transport, answer, given)
             content = await answer.read()
             if Network.DELAY in self.faults:
-                await asyncio.sleep(DELAY_SECONDS)
+                await asyncio.sleep(self.late_seconds)
             if Network.DROP in self.faults and request.method != "GET":
                 transport.abort()
             await self._hung()

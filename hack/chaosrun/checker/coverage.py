@@ -62,7 +62,7 @@ def covered(records: Iterable[Record]) -> Coverage:
         target = call.target
         if call.outcome == "refused" and target is not None:
             found["refusals by rule"].update(answers.rules_of(call))
-    found["beliefs"] = Counter({"all": len(history.beliefs), "beyond bounds": standing.excused(history)})
+    found["beliefs"] = Counter({"all": len(history.beliefs), **standing.excused(history)})
     found["revisions"] = Counter(plural for (plural, _), versions in history.versions.items() for _ in versions)
     return found
 

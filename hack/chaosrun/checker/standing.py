@@ -14,6 +14,16 @@ AFTER_EXPIRY = "AfterExpiry"
 
 
 def check(history: History) -> Iterator[Violation]:
+    return (violation for belief, violation in _overlaps(history) if not belief.beyond_bounds)
+
+
+def excused(history: History) -> dict[str, int]:
+    """How many beliefs a clock beyond the bounds has touched, and how many of them lasted too long."""
+    overlaps = sum(belief.beyond_bounds for belief, _ in _overlaps(history))
+    return {"beyond bounds": sum(b.beyond_bounds for b in history.beliefs), "beyond bounds, and too long": overlaps}
+
+
+def _overlaps(history: History) -> Iterator[tuple[Belief, Violation]]:
     by_tenure: dict[tuple[str, int], list[Belief]] = defaultdict(list)
     for belief in history.beliefs:
         by_tenure[belief.lease, belief.epoch].append(belief)
@@ -23,14 +33,9 @@ def check(history: History) -> Iterator[Violation]:
         if after.status.get("grantReason") != AFTER_EXPIRY or after.not_after == FOREVER:
             continue
         for belief in by_tenure[name, before.status["epoch"]]:
-            if belief.expiry > after.not_after and not belief.beyond_bounds:
+            if belief.expiry > after.not_after:
                 text = (
                     f"{belief.party} believed in epoch {belief.epoch} for {belief.expiry - after.not_after:.3f} s "
                     f"after epoch {after.status['epoch']} had been granted because it had expired"
                 )
-                yield Violation(Promise.BELIEF, name, after.revision, text)
-
-
-def excused(history: History) -> int:
-    """How many beliefs were formed or lasted under a clock fault beyond the bounds."""
-    return sum(belief.beyond_bounds for belief in history.beliefs)
+                yield belief, Violation(Promise.BELIEF, name, after.revision, text)
