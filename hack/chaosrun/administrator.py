@@ -19,7 +19,7 @@ from .history import Recorder
 from .party import Orders, record_calls
 
 INSTANCE = "host:administrator/1"
-PAUSE_SECONDS = (0.5, 2.5)
+PAUSE_SECONDS = (1.0, 4.0)
 TIMEOUT_SECONDS = 3.0
 HELD_SECONDS = 2.0
 

@@ -91,7 +91,7 @@ class Agent:
                 wait=self.chance.choice((None, 5.0, 20.0)),
                 lease_seconds=LEASE_SECONDS,
                 jeopardy_seconds=self.chance.choice(JEOPARDY_SECONDS),
-                max_silence_seconds=self.chance.choice((None, None, 2.0)),
+                max_silence_seconds=self.chance.choice((None, 2.0)),
             ) as lease:
                 held.append(lease)
                 await self._work(lease)
@@ -107,9 +107,9 @@ class Agent:
         for _ in range(self.chance.randint(1, 5)):
             await self._step(lease)
         end = self.chance.random()
-        if end < 0.15:
+        if end < 0.12:
             await lease.complete("done")
-        elif end < 0.4:
+        elif end < 0.45:
             await self._hand_over(lease)
         elif end < 0.5:
             raise _ForgottenError

@@ -19,7 +19,7 @@ from .history import MERGED, Record
 from .run import Plan, run
 
 CAUGHT_MOST = 40
-LONG_SECONDS = 110.0
+LONG_SECONDS = 280.0
 """From this length on a run fails when it has not seen everything that must occur."""
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from progress import Progress
 
 from .faults import AGENT, OPERATOR, Planned, schedule
-from .history import Record, merge
+from .history import Record, Recorder, merge
 from .nemesis import Nemesis
-from .party import record_calls
 from .setting import AGENTS, SETTLER, Setting
 from .settling import settle
 
@@ -54,10 +53,8 @@ def run(plan: Plan, directory: Path) -> list[Record]:
                 if not name.startswith("operator"):
                     member.kill()
             company.wait_for_operators()
-            recorder = setting.recorder
-            recorder.party = f"{SETTLER}#main.1"
-            record_calls(recorder)
-            unsettled = asyncio.run(settle(company.orders(recorder.party, SETTLER)))
+            recorder = Recorder(directory, f"{SETTLER}#main.1")
+            unsettled = asyncio.run(settle(company.orders(recorder.party, SETTLER), recorder))
             recorder.write("settled", unsettled=unsettled)
         setting.store.finish()
     for credentials in directory.glob("kubeconfig-*"):

@@ -30,6 +30,8 @@ WITHIN_SECONDS = 40.0
 POLL_SECONDS = 0.02
 SLOW_LEASE_SECONDS, LATE_SECONDS = 16, 2.4
 """How late answers come: a request of a lease of 16 s may take 2.7 s."""
+GRANTED_AND_RENEWED = 2
+"""Beliefs: one from the grant, one from the first renewal whose answer was late."""
 State = dict[str, Any]
 
 
@@ -206,8 +208,7 @@ async def sending(scene: Scene) -> None:
     wires = scene.company.setting.wires
     keeper.wire.late_seconds = LATE_SECONDS
     wires.begin(keeper.wire, Network.DELAY)
-    enough = believed() + 1
-    await scene.until(lambda work: believed() >= enough)
+    await scene.until(lambda work: believed() >= GRANTED_AND_RENEWED)
     wires.begin(keeper.wire, Network.CUT)
     await scene.until(lambda work: work["status"]["phase"] == "Expired")
     await scene.held(scene.rival)

@@ -17,7 +17,8 @@ from worklease.kube.credentials import Source
 from worklease.kube.session import JSON_PATCH, Session
 from worklease.kube.swap import path_of, read
 
-from .party import Orders
+from .history import Recorder
+from .party import Orders, record_session
 
 WITHIN_SECONDS = 40.0
 POLL_SECONDS = 0.2
@@ -25,9 +26,10 @@ INSTANCE = "host:settler/1"
 HELD = ("Held", "Jeopardy")
 
 
-async def settle(orders: Orders) -> dict[str, str]:
+async def settle(orders: Orders, recorder: Recorder) -> dict[str, str]:
     """What could not be settled in time, with what it was waiting for."""
     async with await Session.open(Source(orders.kubeconfig), user_agent="worklease-chaos") as session:
+        record_session(session, recorder)
         found = await asyncio.gather(*(_Item(session, orders, name).settle() for name in orders.items))
     return {f"{orders.namespace}/{name}": why for name, why in zip(orders.items, found, strict=True) if why}
 

@@ -146,6 +146,7 @@ class Wires:
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STARTED_WITHIN_SECONDS)
+        self._loop.close()
 
     def add(self, name: str) -> Wire:
         """A new wire, which works."""

@@ -224,7 +224,7 @@ def _beliefs(records: list[Record]) -> Iterator[Belief]:
                 ended = latest[key]
                 ended.deadline, ended.expiry = min(ended.deadline, record["at"]), min(ended.expiry, record["at"])
             continue
-        clock = clocks[record["party"]]
+        clock = clocks[record["party"]] or TRUE_CLOCK
         belief = Belief(
             record["party"],
             record["lease"],
@@ -242,14 +242,15 @@ def _beliefs(records: list[Record]) -> Iterator[Belief]:
         yield belief
 
 
+TRUE_CLOCK = [(0.0, 0.0, 1.0)]
 RATE_BOUND = 500e-6
 LONGEST_LEASE_SECONDS = 12.0
 """A clock that was wrong this long before a belief may have moved the time at which its renewal was sent."""
 
 
 def _true(clock: list[tuple[float, float, float]], shown: float) -> float:
-    """When a clock showed this, by its records; a process without any has the true clock."""
+    """When a clock showed this, by its records."""
     for (at, at_shown, rate), following in itertools.zip_longest(clock, clock[1:]):
         if following is None or shown < following[1]:
             return at + (shown - at_shown) / rate
-    return shown
+    raise AssertionError("a clock has at least one record")
