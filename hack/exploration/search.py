@@ -1,0 +1,420 @@
+"""Breadth first through all states, so that what is found first is found by a shortest path."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from celcheck import Judge, Speaker, Verdict, Write
+from exploration import operating, promises
+from exploration.objects import Object, Raw, canonical, handoff_of, judged, raw_of, version_of
+from exploration.operating import Decisions
+from exploration.speaking import ADMIN, Scope, answers, new_lease, offers, said, sayings
+from exploration.state import Memory, Replica, State
+from worklease.api.worklease import STANDING
+
+OPERATOR = Speaker("operator")
+CHUNK = 64
+"""How many states are expanded together, so that their writes are judged together."""
+REST_WITHIN = 24
+ENDS_WITHIN_TICKS = 8
+
+
+@dataclass(frozen=True)
+class Violation(Exception):
+    """What went wrong, and the shortest way there."""
+
+    wrong: tuple[str, ...]
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        steps = "\n".join(f"  {number}. {step}" for number, step in enumerate(self.path, 1))
+        return f"{'; '.join(self.wrong)}\n{steps}"
+
+
+@dataclass
+class Found:
+    """What was covered."""
+
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    judged: int = 0
+    admitted: int = 0
+    refused: int = 0
+    complete: bool = False
+    cpu_seconds: float = 0.0
+    steps: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        how = "all of them" if self.complete else "as far as the bound allows"
+        return (
+            f"{self.states} states ({how}), {self.transitions} transitions, depth {self.depth}; {self.judged} different "
+            f"writes judged, {self.admitted} attempts admitted, {self.refused} refused; {self.cpu_seconds:.0f} s of CPU"
+        )
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A write that the API server would judge, and the state that follows when it is admitted."""
+
+    words: str
+    speaker: Speaker
+    old: Object | None
+    new: Object
+    subresource: str
+    after: Callable[[], State]
+    wrong: Callable[[], Iterator[str]]
+    must: bool = False
+    """Whoever writes it must be able to."""
+
+
+class Search:
+    """All states that a scope reaches."""
+
+    def __init__(self, scope: Scope, judge: Judge, decisions: Decisions) -> None:
+        self.scope, self.found = scope, Found()
+        self._judge, self._decisions = judge, decisions
+        self._verdicts: dict[tuple[object, ...], Verdict] = {}
+        self._parents: dict[State, tuple[State, str] | None] = {}
+        self._rested: set[tuple[object, ...]] = set()
+
+    def run(self, states_max: int | None = None, cpu_seconds_max: float | None = None) -> Found:
+        """Explores until all is seen or a bound is reached. Raises Violation."""
+        started = time.process_time()
+        frontier = [self._initial()]
+        while frontier:
+            following: list[State] = []
+            for start in range(0, len(frontier), CHUNK):
+                for state, words, after in self._expanded(frontier[start : start + CHUNK]):
+                    self.found.transitions += 1
+                    after = after.canonical()
+                    if after not in self._parents:
+                        self._parents[after] = state, words
+                        following.append(after)
+                        self._check(after)
+                self.found.cpu_seconds = time.process_time() - started
+                self.found.states = len(self._parents)
+                if (states_max and self.found.states > states_max) or (
+                    cpu_seconds_max and self.found.cpu_seconds > cpu_seconds_max
+                ):
+                    return self.found
+            self.found.depth += bool(following)
+            frontier = following
+        self.found.complete = True
+        return self.found
+
+    def _initial(self) -> State:
+        verdict = self._judge.judge([Write(None, new_lease(self.scope), ADMIN)])[0]
+        assert verdict.stored is not None, verdict.message
+        slots: tuple[None, ...] = (None,) * self.scope.handoffs
+        replica = Replica(handoffs=slots, pending=slots)
+        lease = canonical({**verdict.stored, "metadata": {**verdict.stored["metadata"], "resourceVersion": "1"}})
+        state = State(lease, slots, (replica,) * self.scope.replicas, Memory()).canonical()
+        self._parents[state] = None
+        return state
+
+    # ------------------------------------------------------------------------------------------------------ steps
+    def _expanded(self, states: list[State]) -> Iterator[tuple[State, str, State]]:
+        attempts = [(state, list(self._attempts(state))) for state in states]
+        self._judge_all([attempt for _, of_state in attempts for attempt in of_state])
+        for state, of_state in attempts:
+            for attempt in of_state:
+                verdict = self._verdicts[_key(attempt)]
+                if verdict.admitted:
+                    self.found.admitted += 1
+                    self._fail_if(tuple(attempt.wrong()), state, attempt.words)
+                    yield state, attempt.words, attempt.after()
+                    continue
+                self.found.refused += 1
+                wrong = list(promises.of_refusal(verdict.message, raw_of(state.lease), attempt.speaker))
+                if attempt.must:
+                    wrong.append(f"promise 8: refused: {verdict.message}")
+                self._fail_if(tuple(wrong), state, attempt.words)
+            for words, after in self._silent(state):
+                yield state, words, after
+
+    def _silent(self, state: State) -> Iterator[tuple[str, State]]:
+        """Steps that nobody judges: time, crashes, and what operators see and prepare."""
+        yield "time passes", state.later()
+        for number, replica in enumerate(state.replicas):
+            name = f"operator {number}"
+            empty = Replica(handoffs=(None,) * len(replica.handoffs), pending=(None,) * len(replica.pending))
+            if replica != empty:
+                yield f"{name} crashes", operating.with_replica(state, number, empty)
+            for words, after in operating.unseen(state, replica):
+                yield f"{name} {words}", operating.with_replica(state, number, after)
+            for handoff in range(len(state.handoffs)):
+                prepared = operating.prepares(self._decisions, state, replica, handoff)
+                if prepared is not None and prepared != replica:
+                    yield f"{name} decides on handoff {handoff}", operating.with_replica(state, number, prepared)
+        if state.memory.losses < self.scope.losses_max:
+            yield "the status is lost", self._without_status(state)
+
+    def _without_status(self, state: State) -> State:
+        raw = raw_of(state.lease)
+        memory = replace(state.memory, losses=state.memory.losses + 1, taken_by="")
+        return replace(
+            state, lease=_stored({**raw, "status": {"phase": "Available", "epoch": 0}}, state), memory=memory
+        )
+
+    def _attempts(self, state: State) -> Iterator[Attempt]:
+        yield from self._statements(state)
+        yield from self._recreations(state)
+        for number, replica in enumerate(state.replicas):
+            if replica.lease is not None:
+                yield from self._swaps(state, number, replica)
+            yield from self._handoff_swaps(state, number, replica)
+        for speaker, place, raw in offers(self.scope, state):
+            yield _write_of_handoff(state, place, raw, None, f"{speaker.name} offers the work to {_target(raw)}", speaker)
+        for speaker, place, raw, decision in answers(self.scope, state):
+            old = state.handoffs[place]
+            yield _write_of_handoff(state, place, raw, old, f"{speaker.name} answers handoff {place}: {decision}", speaker)
+
+    def _statements(self, state: State) -> Iterator[Attempt]:
+        before = raw_of(state.lease)
+        for saying in sayings(self.scope, state):
+            raw = said(state.lease, saying)
+            if raw["spec"] == before["spec"]:
+                continue
+            lease = _stored(raw, state)
+            renewed = raw["spec"].get("renewal") != before["spec"].get("renewal")
+            memory = replace(state.memory, heard_seconds_ago=0) if renewed else state.memory
+            yield Attempt(
+                f"{saying.speaker.name} {saying.words}",
+                saying.speaker,
+                state.lease,
+                lease,
+                "",
+                lambda lease=lease, memory=memory: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
+                lambda raw=raw, who=saying.speaker: promises.of_statement(before, raw, who),  # type: ignore[misc]
+                must=saying.speaker is ADMIN and _must_be_able(saying.words, before),
+            )
+
+    def _recreations(self, state: State) -> Iterator[Attempt]:
+        if state.memory.losses >= self.scope.losses_max:
+            return
+        before = raw_of(state.lease)
+        uid = "u2" if before["metadata"]["uid"] == "u1" else "u1"
+        memory = replace(state.memory, losses=state.memory.losses + 1, taken_by="")
+        for words, spec in (("anew", None), ("from a backup", before["spec"])):
+            raw = new_lease(self.scope, spec, uid)
+            raw["status"] = {"phase": "Available", "epoch": 0}
+            lease = _stored(raw, state)
+            yield Attempt(
+                f"the work is deleted and created {words}",
+                ADMIN,
+                None,
+                lease,
+                "",
+                lambda lease=lease: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
+                lambda: iter(()),
+            )
+
+    def _swaps(self, state: State, number: int, replica: Replica) -> Iterator[Attempt]:
+        decided = operating.decided_lease(self._decisions, state, replica)
+        if decided is None:
+            return
+        status, knowing = decided
+        if not operating.lands(state, knowing):
+            return
+        before = raw_of(state.lease)
+        granted = _grants(before["status"], status)
+        if granted and state.memory.grants >= self.scope.grants_max:
+            return
+        lease = _stored({**before, "status": status}, state)
+        memory = _remembered(state.memory, before["status"], status, granted=granted)
+
+        def after() -> State:
+            stored = replace(state, lease=lease, memory=memory)
+            return operating.with_replica(stored, number, operating.sees_lease(stored, knowing))
+
+        what = f"operator {number} swaps {before['status']['phase']} -> {status['phase']}"
+        what += " and grants" if granted else " with a successor" if "successor" in status else ""
+        yield Attempt(
+            what,
+            OPERATOR,
+            state.lease,
+            lease,
+            "status",
+            after,
+            lambda: promises.of_decision(before, status, state.memory),
+            must=True,
+        )
+
+    def _handoff_swaps(self, state: State, number: int, replica: Replica) -> Iterator[Attempt]:
+        for place, write in enumerate(replica.pending):
+            stored = state.handoffs[place]
+            if write is None or stored is None:
+                continue
+            settled = replace(replica, pending=(*replica.pending[:place], None, *replica.pending[place + 1 :]))
+            if version_of(stored) != write.version:
+                continue  # a conflict: it sees the handoff and decides again, which are steps of their own
+            raw = {**raw_of(stored), "status": raw_of(write.handoff)["status"]}
+            handoff = _stored(raw, state)
+
+            def after(place: int = place, handoff: Object = handoff, settled: Replica = settled) -> State:
+                stored = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
+                return operating.with_replica(stored, number, operating.sees_handoff(stored, settled, place))
+
+            yield Attempt(
+                f"operator {number} swaps handoff {place} {_phase(stored)} -> {raw['status']['phase']}",
+                OPERATOR,
+                stored,
+                handoff,
+                "status",
+                after,
+                lambda stored=stored, raw=raw: promises.of_handoff(  # type: ignore[misc]
+                    raw_of(stored), raw, raw_of(state.lease), state.memory
+                ),
+                must=True,
+            )
+
+    # ----------------------------------------------------------------------------------------------------- judging
+    def _judge_all(self, attempts: list[Attempt]) -> None:
+        asked = {_key(one): one for one in attempts if _key(one) not in self._verdicts}
+        writes = [
+            Write(raw_of(one.old) if one.old else None, raw_of(one.new), one.speaker, one.subresource)
+            for one in asked.values()
+        ]
+        for key, verdict in zip(asked, self._judge.judge(writes), strict=True):
+            self._verdicts[key] = replace(verdict, stored=None)
+        self.found.judged = len(self._verdicts)
+
+    def _fail_if(self, wrong: tuple[str, ...], state: State, words: str) -> None:
+        if wrong:
+            raise Violation(wrong, (*self._path(state), words))
+
+    def _path(self, state: State) -> tuple[str, ...]:
+        steps: list[str] = []
+        while (parent := self._parents[state]) is not None:
+            state, words = parent
+            steps.append(words)
+        return tuple(reversed(steps))
+
+    def _check(self, state: State) -> None:
+        wrong = tuple(promises.of_state(raw_of(state.lease)))
+        if wrong:
+            raise Violation(wrong, self._path(state))
+        alone = (state.lease, state.handoffs, state.memory.heard_seconds_ago, state.memory.top_epoch)
+        if alone not in self._rested:
+            self._rested.add(alone)
+            wrong = tuple(self._left_alone(state))
+            if wrong:
+                raise Violation(wrong, (*self._path(state), "a new operator is left alone"))
+
+    def _left_alone(self, state: State) -> Iterator[str]:
+        """A new operator settles whatever it finds; and when time passes, no tenure or reservation outlives it."""
+        slots = (None,) * len(state.handoffs)
+        state = replace(state, replicas=(Replica(handoffs=slots, pending=slots),))
+        for tick in range(ENDS_WITHIN_TICKS):
+            rested = self._rest(state)
+            if rested is None:
+                yield "the decisions do not come to rest"
+                return
+            state = rested
+            if not tick:
+                yield from promises.of_rest(
+                    raw_of(state.lease), [raw_of(one) for one in state.handoffs if one is not None]
+                )
+            state = state.later()
+        status = raw_of(state.lease)["status"]
+        if status["phase"] in STANDING or "successor" in status:
+            yield f"{status['phase']} outlives its time, successor {status.get('successor')}"
+
+    def _rest(self, state: State) -> State | None:
+        for _ in range(REST_WITHIN):
+            replica = operating.sees_lease(state, state.replicas[0])
+            for place in range(len(state.handoffs)):
+                replica = operating.sees_handoff(state, replica, place)
+            state = operating.with_replica(state, 0, replica).canonical()
+            replica = state.replicas[0]
+            decided = operating.decided_lease(self._decisions, state, replica)
+            if decided is not None:
+                before = raw_of(state.lease)
+                granted = _grants(before["status"], decided[0])
+                memory = _remembered(state.memory, before["status"], decided[0], granted=granted)
+                state = replace(state, lease=_stored({**before, "status": decided[0]}, state), memory=memory)
+                continue
+            prepared = next(
+                (
+                    (place, done.pending[place])
+                    for place in range(len(state.handoffs))
+                    if (done := operating.prepares(self._decisions, state, replica, place)) is not None
+                ),
+                None,
+            )
+            if prepared is None:
+                return state
+            place, write = prepared
+            assert write is not None
+            handoff = _stored(raw_of(write.handoff), state)
+            state = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
+        return None
+
+
+def _key(attempt: Attempt) -> tuple[object, ...]:
+    """Equal for writes that cannot be judged differently."""
+    old, new = attempt.old, attempt.new
+    text, of_old, of_new = judged(old.text if old else "", new.text, attempt.subresource)
+    revisions = (*(old.revisions[place] for place in of_old if old), *(new.revisions[place] for place in of_new))
+    ranks = {one: rank for rank, one in enumerate(sorted({*revisions, 0}))}
+    return attempt.speaker.name, attempt.subresource, text, tuple(ranks[one] for one in revisions)
+
+
+def _stored(raw: Raw, state: State) -> Object:
+    metadata = {**raw["metadata"], "resourceVersion": str(state.next_revision())}
+    return canonical({**raw, "metadata": metadata})
+
+
+def _grants(before: Raw, after: Raw) -> bool:
+    return "claimID" in after and after["claimID"] != before.get("claimID")
+
+
+def _remembered(memory: Memory, before: Raw, after: Raw, *, granted: bool) -> Memory:
+    if granted:
+        return replace(
+            memory, top_epoch=after["epoch"], heard_seconds_ago=0, taken_by="", grants=memory.grants + 1
+        )
+    if "successor" in after and "successor" not in before:
+        return replace(memory, taken_by=after["successor"]["handoffUID"])
+    return memory
+
+
+def _must_be_able(words: str, before: Raw) -> bool:
+    """An administrator can always end a tenure, and take over."""
+    status, spec = before["status"], before["spec"]
+    open_ = status["phase"] in ("Held", "Jeopardy") and not promises.about(spec, "revocation", status["epoch"])
+    return open_ and (words == "revokes" or words.startswith("takes over"))
+
+
+def _write_of_handoff(
+    state: State, place: int, raw: Raw, old: Object | None, words: str, speaker: Speaker
+) -> Attempt:
+    handoff = _stored({"status": {"phase": "Pending"}, **raw}, state)
+    return Attempt(
+        words,
+        speaker,
+        old,
+        handoff,
+        "",
+        lambda: replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :])),
+        lambda: _of_answer(raw, speaker) if old else iter(()),
+    )
+
+
+def _of_answer(raw: Raw, speaker: Speaker) -> Iterator[str]:
+    decision, spec = raw["spec"]["response"]["decision"], raw["spec"]
+    if decision != "Withdrawn" and spec["to"]["holderIdentity"] != speaker.name:
+        yield f"{speaker.name} answered for the target"
+    if decision == "Withdrawn" and spec.get("from") != speaker.name and speaker is not ADMIN:
+        yield f"{speaker.name} withdrew another's handoff"
+
+
+def _target(raw: Raw) -> str:
+    return str(raw["spec"]["to"]["holderIdentity"])
+
+
+def _phase(stored: Object) -> str:
+    return handoff_of(stored).status.phase.value
