@@ -50,10 +50,6 @@ class Object(NamedTuple):
     text: str
     revisions: tuple[int, ...]
 
-    def renumbered(self, ranks: dict[int, int]) -> Object:
-        """The same with its revisions replaced."""
-        return Object(self.text, tuple(ranks[one] for one in self.revisions))
-
 
 def canonical(raw: Raw) -> Object:
     """The canonical form of an object as the API server has it."""
@@ -135,8 +131,22 @@ def _earlier(time: str) -> str:
     return moved.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if "." in time else "%Y-%m-%dT%H:%M:%SZ")
 
 
+@lru_cache(CACHED)
+def names_in(text: str) -> tuple[str, ...]:
+    """The names that are made up: ids of claims and times of renewals, in the order in which they occur."""
+    return tuple(dict.fromkeys(NAMES.findall(text)))
+
+
+@lru_cache(CACHED)
+def renamed(text: str, names: tuple[tuple[str, str], ...]) -> str:
+    """The text with other names."""
+    mapping = dict(names)
+    return intern(NAMES.sub(lambda match: mapping[match[0]], text))
+
+
 _UNREAD_BY_RULES = ("history", "conditions", "acquireTime", "leaseTransitions", "grantReason", "grantMessage", "answerBy")
-_NAMES = re.compile(r'"c[0-9]+"|"2999-[^"]*"')
+CLAIM_ID, RENEW_TIME = '"c{}"', '"2999-01-02T00:00:{:02}Z"'
+NAMES = re.compile(r'"c[0-9]+"|"2999-01-02[^"]*"')
 
 
 @lru_cache(CACHED)
@@ -156,7 +166,7 @@ def judged(old: str, new: str, subresource: str) -> tuple[str, tuple[int, ...], 
         texts.append(json.dumps(_gathered(raw, kept), sort_keys=True))
         places.append(tuple(kept))
     names: dict[str, str] = {}
-    whole = _NAMES.sub(lambda match: names.setdefault(match[0], f'"n{len(names)}"'), "\n".join(texts))
+    whole = NAMES.sub(lambda match: names.setdefault(match[0], f'"n{len(names)}"'), "\n".join(texts))
     return whole, places[0], places[1]
 
 

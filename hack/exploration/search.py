@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from celcheck import Judge, Speaker, Verdict, Write
 from exploration import operating, promises
 from exploration.objects import Object, Raw, canonical, handoff_of, judged, raw_of, version_of
 from exploration.operating import Decisions
-from exploration.speaking import ADMIN, Scope, answers, new_lease, offers, said, sayings
+from exploration.speaking import ADMIN, Scope, answers, new_lease, offers, said, sayings, fresh_names
 from exploration.state import Memory, Replica, State
 from worklease.api.worklease import STANDING
 
@@ -64,7 +65,7 @@ class Attempt:
     old: Object | None
     new: Object
     subresource: str
-    after: Callable[[], State]
+    after: Callable[[State], State]
     wrong: Callable[[], Iterator[str]]
     must: bool = False
     """Whoever writes it must be able to."""
@@ -78,6 +79,7 @@ class Search:
         self._judge, self._decisions = judge, decisions
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._parents: dict[State, tuple[State, str] | None] = {}
+        self._said: dict[tuple[object, ...], tuple[list[Attempt], int]] = {}
         self._rested: set[tuple[object, ...]] = set()
 
     def run(self, states_max: int | None = None, cpu_seconds_max: float | None = None) -> Found:
@@ -118,22 +120,38 @@ class Search:
     # ------------------------------------------------------------------------------------------------------ steps
     def _expanded(self, states: list[State]) -> Iterator[tuple[State, str, State]]:
         attempts = [(state, list(self._attempts(state))) for state in states]
-        self._judge_all([attempt for _, of_state in attempts for attempt in of_state])
+        fresh = {_speech(state): state for state in states if _speech(state) not in self._said}
+        said_now = {speech: list(self._statements(state)) for speech, state in fresh.items()}
+        tried = [*(one for _, of_state in attempts for one in of_state), *(a for _, o in said_now.items() for a in o)]
+        self._judge_all(tried)
+        for speech, of_state in said_now.items():
+            admitted = [one for one in of_state if self._admits(one, fresh[speech])]
+            self._said[speech] = admitted, len(of_state) - len(admitted)
         for state, of_state in attempts:
+            admitted, refused = self._said[_speech(state)]
+            self.found.refused += refused
+            self.found.admitted += len(admitted)
+            for attempt in admitted:
+                yield state, attempt.words, attempt.after(state)
             for attempt in of_state:
-                verdict = self._verdicts[_key(attempt)]
-                if verdict.admitted:
+                if self._admits(attempt, state):
                     self.found.admitted += 1
-                    self._fail_if(tuple(attempt.wrong()), state, attempt.words)
-                    yield state, attempt.words, attempt.after()
-                    continue
-                self.found.refused += 1
-                wrong = list(promises.of_refusal(verdict.message, raw_of(state.lease), attempt.speaker))
-                if attempt.must:
-                    wrong.append(f"promise 8: refused: {verdict.message}")
-                self._fail_if(tuple(wrong), state, attempt.words)
+                    yield state, attempt.words, attempt.after(state)
+                else:
+                    self.found.refused += 1
             for words, after in self._silent(state):
                 yield state, words, after
+
+    def _admits(self, attempt: Attempt, state: State) -> bool:
+        verdict = self._verdicts[_key(attempt)]
+        if verdict.admitted:
+            self._fail_if(tuple(attempt.wrong()), state, attempt.words)
+            return True
+        wrong = list(promises.of_refusal(verdict.message, raw_of(state.lease), attempt.speaker))
+        if attempt.must:
+            wrong.append(f"promise 8: refused: {verdict.message}")
+        self._fail_if(tuple(wrong), state, attempt.words)
+        return False
 
     def _silent(self, state: State) -> Iterator[tuple[str, State]]:
         """Steps that nobody judges: time, crashes, and what operators see and prepare."""
@@ -160,7 +178,6 @@ class Search:
         )
 
     def _attempts(self, state: State) -> Iterator[Attempt]:
-        yield from self._statements(state)
         yield from self._recreations(state)
         for number, replica in enumerate(state.replicas):
             if replica.lease is not None:
@@ -178,17 +195,14 @@ class Search:
             raw = said(state.lease, saying)
             if raw["spec"] == before["spec"]:
                 continue
-            lease = _stored(raw, state)
-            renewed = raw["spec"].get("renewal") != before["spec"].get("renewal")
-            memory = replace(state.memory, heard_seconds_ago=0) if renewed else state.memory
             yield Attempt(
                 f"{saying.speaker.name} {saying.words}",
                 saying.speaker,
                 state.lease,
-                lease,
+                lease := _stored(raw, state),
                 "",
-                lambda lease=lease, memory=memory: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
-                lambda raw=raw, who=saying.speaker: promises.of_statement(before, raw, who),  # type: ignore[misc]
+                _saying(lease, renewed=raw["spec"].get("renewal") != before["spec"].get("renewal")),
+                partial(promises.of_statement, before, raw, saying.speaker),
                 must=saying.speaker is ADMIN and _must_be_able(saying.words, before),
             )
 
@@ -208,7 +222,7 @@ class Search:
                 None,
                 lease,
                 "",
-                lambda lease=lease: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
+                lambda state, lease=lease: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
                 lambda: iter(()),
             )
 
@@ -226,7 +240,7 @@ class Search:
         lease = _stored({**before, "status": status}, state)
         memory = _remembered(state.memory, before["status"], status, granted=granted)
 
-        def after() -> State:
+        def after(state: State) -> State:
             stored = replace(state, lease=lease, memory=memory)
             return operating.with_replica(stored, number, operating.sees_lease(stored, knowing))
 
@@ -239,7 +253,7 @@ class Search:
             lease,
             "status",
             after,
-            lambda: promises.of_decision(before, status, state.memory),
+            partial(promises.of_decision, before, status, state.memory),
             must=True,
         )
 
@@ -254,7 +268,9 @@ class Search:
             raw = {**raw_of(stored), "status": raw_of(write.handoff)["status"]}
             handoff = _stored(raw, state)
 
-            def after(place: int = place, handoff: Object = handoff, settled: Replica = settled) -> State:
+            def after(
+                state: State, place: int = place, handoff: Object = handoff, settled: Replica = settled
+            ) -> State:
                 stored = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
                 return operating.with_replica(stored, number, operating.sees_handoff(stored, settled, place))
 
@@ -265,9 +281,7 @@ class Search:
                 handoff,
                 "status",
                 after,
-                lambda stored=stored, raw=raw: promises.of_handoff(  # type: ignore[misc]
-                    raw_of(stored), raw, raw_of(state.lease), state.memory
-                ),
+                partial(promises.of_handoff, raw_of(stored), raw, raw_of(state.lease), state.memory),
                 must=True,
             )
 
@@ -354,6 +368,19 @@ class Search:
         return None
 
 
+def _speech(state: State) -> tuple[object, ...]:
+    """What the statements that are tried depend on."""
+    return state.lease, *fresh_names(state), state.next_revision(), state.memory.grants > 0
+
+
+def _saying(lease: Object, *, renewed: bool) -> Callable[[State], State]:
+    def after(state: State) -> State:
+        memory = replace(state.memory, heard_seconds_ago=0) if renewed else state.memory
+        return replace(state, lease=lease, memory=memory)
+
+    return after
+
+
 def _key(attempt: Attempt) -> tuple[object, ...]:
     """Equal for writes that cannot be judged differently."""
     old, new = attempt.old, attempt.new
@@ -399,7 +426,7 @@ def _write_of_handoff(
         old,
         handoff,
         "",
-        lambda: replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :])),
+        lambda state: replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :])),
         lambda: _of_answer(raw, speaker) if old else iter(()),
     )
 

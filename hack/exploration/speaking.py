@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from celcheck import Speaker
-from exploration.objects import NOW, TICK_SECONDS, Object, Raw, raw_of
+from exploration.objects import CLAIM_ID, NOW, RENEW_TIME, TICK_SECONDS, Object, Raw, names_in, raw_of
 from exploration.state import State
 from worklease.api.crd import API_VERSION
 from worklease.api.statements import STATEMENTS
@@ -17,6 +17,7 @@ NAMESPACE, LEASE = "team", "item"
 ADMIN = Speaker("admin", verbs=("*",))
 AGENTS = (Speaker("alice"), Speaker("bob"), Speaker("carol"))
 REMOVED = None
+NAMES_MAX = 30
 LEASE_SECONDS = TICK_SECONDS
 """A lease lasts for one tick, an answer to a handoff for two."""
 
@@ -96,7 +97,8 @@ def sayings(scope: Scope, state: State) -> Iterator[Saying]:
 def _epochs(state: State, lease: Raw) -> list[int]:
     """The current epoch, the one before, and one that has not been."""
     current: int = lease["status"]["epoch"]
-    past = [one for one in state.revisions() if one < current]
+    spoken = [raw["epoch"] for raw in lease["spec"].values() if isinstance(raw, dict) and "epoch" in raw]
+    past = [one for one in (*(tenure["epoch"] for tenure in lease["status"].get("history", ())), *spoken) if one < current]
     return sorted({current, *([max(past)] if past else []), state.next_revision()}, key=lambda one: (one != current, one))
 
 
@@ -114,7 +116,7 @@ def _of_agent(
         if not epoch:
             continue
         for name, value in (
-            ("renewal", {"epoch": epoch, "renewTime": _renew_time(state)}),
+            ("renewal", {"epoch": epoch, "renewTime": fresh_names(state)[1]}),
             ("release", {"epoch": epoch, "reason": ""}),
             ("completion", {"epoch": epoch, "outcome": "Succeeded", "message": ""}),
         ):
@@ -166,29 +168,22 @@ def _of_administrator(scope: Scope, state: State, lease: Raw, epochs: list[int])
 def _claim(state: State, lease: Raw, speaker: Speaker, epoch: int) -> Raw:
     return {
         "epoch": epoch,
-        "id": _fresh_id(state),
+        "id": fresh_names(state)[0],
         "holderIdentity": speaker.name,
         "instance": instance_of(speaker),
         "purpose": "p",
     }
 
 
-def _known(state: State) -> Iterator[Raw]:
-    yield raw_of(state.lease)
-    yield from (raw_of(replica.lease) for replica in state.replicas if replica.lease)
-
-
-def _fresh_id(state: State) -> str:
-    """An id that nobody remembers; the smallest, so that there are not more of them than needed."""
-    used = {raw["status"].get(name) for raw in _known(state) for name in ("claimID", "observedClaimID")}
-    used |= {raw["spec"].get("claim", {}).get("id") for raw in _known(state)}
-    return next(name for name in (f"c{number}" for number in range(1, 20)) if name not in used)
-
-
-def _renew_time(state: State) -> str:
-    used = {raw["spec"].get("renewal", {}).get("renewTime") for raw in _known(state)}
-    used |= {replica.seen.renew_time for replica in state.replicas if replica.seen}
-    return next(time for time in (f"2999-01-01T00:00:{number:02}Z" for number in range(60)) if time not in used)
+def fresh_names(state: State) -> tuple[str, str]:
+    """A claim's id and a renewal's time that nobody remembers; the first, so that there are few of them."""
+    texts = [state.lease.text, *(replica.lease.text for replica in state.replicas if replica.lease)]
+    used = {name for text in texts for name in names_in(text)}
+    used |= {f'"{replica.seen.renew_time}"' for replica in state.replicas if replica.seen}
+    return tuple(  # type: ignore[return-value]
+        next(name for name in map(kind.format, range(NAMES_MAX)) if name not in used).strip('"')
+        for kind in (CLAIM_ID, RENEW_TIME)
+    )
 
 
 def said(stored: Object, saying: Saying) -> Raw:

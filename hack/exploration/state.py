@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from exploration.objects import OLDEST_SECONDS, TICK_SECONDS, Object, later
+from exploration.objects import (
+    CLAIM_ID,
+    OLDEST_SECONDS,
+    RENEW_TIME,
+    TICK_SECONDS,
+    Object,
+    later,
+    names_in,
+    renamed,
+)
 
 
 class Seen(NamedTuple):
@@ -83,24 +92,50 @@ class State:
         """The store's next revision."""
         return max(self.revisions()) + 1
 
+    def objects(self) -> Iterator[Object]:
+        """Every object in it."""
+        yield self.lease
+        yield from (one for one in self.handoffs if one)
+        for replica in self.replicas:
+            if replica.lease:
+                yield replica.lease
+            yield from (one for one in replica.handoffs if one)
+            yield from (one.handoff for one in replica.pending if one)
+
     def canonical(self) -> State:
-        """The same with its revisions renumbered in their order; 0, which is no epoch, stays."""
+        """The same, with its revisions renumbered in their order and made-up names renamed; 0 is no epoch, and stays."""
         present = sorted({*self.revisions(), 0})
         ranks = {revision: rank for rank, revision in enumerate(present)}
-        if all(revision == rank for revision, rank in ranks.items()):
+        names: dict[str, str] = {}
+        for stored in self.objects():
+            for name in names_in(stored.text):
+                if name not in names:
+                    kind = CLAIM_ID if name.startswith('"c') else RENEW_TIME
+                    names[name] = kind.format(sum(other[1] == name[1] for other in names))
+        for replica in self.replicas:
+            if replica.seen and replica.seen.renew_time and f'"{replica.seen.renew_time}"' not in names:
+                names[f'"{replica.seen.renew_time}"'] = RENEW_TIME.format(sum(other[1] == "2" for other in names))
+        renaming = tuple(names.items()) if any(one != other for one, other in names.items()) else ()
+        if not renaming and all(revision == rank for revision, rank in ranks.items()):
             return self
+
+        def other(stored: Object) -> Object:
+            text = renamed(stored.text, renaming) if renaming else stored.text
+            return Object(text, tuple(ranks[one] for one in stored.revisions))
+
         return State(
-            self.lease.renumbered(ranks),
-            _renumbered(self.handoffs, ranks),
+            other(self.lease),
+            tuple(one and other(one) for one in self.handoffs),
             tuple(
                 Replica(
-                    replica.lease.renumbered(ranks) if replica.lease else None,
-                    replica.seen._replace(epoch=ranks[replica.seen.epoch]) if replica.seen else None,
-                    _renumbered(replica.handoffs, ranks),
-                    tuple(
-                        Pending(ranks[one.version], one.handoff.renumbered(ranks)) if one else None
-                        for one in replica.pending
+                    replica.lease and other(replica.lease),
+                    replica.seen
+                    and replica.seen._replace(
+                        epoch=ranks[replica.seen.epoch],
+                        renew_time=replica.seen.renew_time and names[f'"{replica.seen.renew_time}"'].strip('"'),
                     ),
+                    tuple(one and other(one) for one in replica.handoffs),
+                    tuple(one and Pending(ranks[one.version], other(one.handoff)) for one in replica.pending),
                 )
                 for replica in self.replicas
             ),
@@ -135,6 +170,3 @@ class State:
 def _aged(stored: Object) -> Object:
     return stored._replace(text=later(stored.text))
 
-
-def _renumbered(objects: tuple[Object | None, ...], ranks: dict[int, int]) -> tuple[Object | None, ...]:
-    return tuple(one.renumbered(ranks) if one else None for one in objects)
