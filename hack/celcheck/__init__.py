@@ -107,7 +107,8 @@ class Judge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait(ENDED_WITHIN_SECONDS)
@@ -125,10 +126,13 @@ class Judge:
         return verdicts
 
     def _exchange(self, message: Any) -> Any:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"celcheck ended with {self._process.wait(ENDED_WITHIN_SECONDS)}: see what it wrote above")
+            raise RuntimeError(
+                f"celcheck ended with {self._process.wait(ENDED_WITHIN_SECONDS)}: see what it wrote above"
+            )
         return json.loads(line)

@@ -47,7 +47,6 @@ func (s speaker) info() user.Info {
 }
 
 type policy struct {
-	name       string
 	resources  []string
 	operations []v1.OperationType
 	validator  validating.Validator
@@ -76,7 +75,7 @@ func newPolicy(given v1.ValidatingAdmissionPolicy) (*policy, error) {
 			messages[i] = &validating.MessageExpressionCondition{MessageExpression: one.MessageExpression}
 		}
 	}
-	made := &policy{name: given.Name}
+	made := &policy{}
 	for _, rule := range spec.MatchConstraints.ResourceRules {
 		made.resources = append(made.resources, rule.Resources...)
 		made.operations = append(made.operations, rule.Operations...)
@@ -113,8 +112,7 @@ func (p *policy) refuses(attributes admission.Attributes, of *kind, who speaker)
 	)
 	for _, decision := range result.Decisions {
 		if decision.Action == validating.ActionDeny {
-			message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.name, decision.Message)
-			return &verdict{Status: http.StatusForbidden, Message: message}
+			return &verdict{Status: http.StatusForbidden, Message: decision.Message}
 		}
 	}
 	return nil

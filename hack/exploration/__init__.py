@@ -1,1 +1,1 @@
-"""Explores everything that can happen in a small scope: the decisions that ship, under the rules and policies that ship."""
+"""Explores all that can happen in a small scope: the decisions that ship, under the rules and policies that ship."""

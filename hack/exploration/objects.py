@@ -68,7 +68,11 @@ def _plain(raw: Raw) -> Raw:
         ]
     if "conditions" in status:
         status["conditions"] = [{**one, "lastTransitionTime": TIMELESS} for one in status["conditions"]]
-        if raw["kind"] == "Handoff" and status["phase"] in ("Completed", "Stale", "Lapsed"):  # says an epoch in words, and is final
+        if raw["kind"] == "Handoff" and status["phase"] in (
+            "Completed",
+            "Stale",
+            "Lapsed",
+        ):  # says an epoch in words, and is final
             status["conditions"] = [{**one, "message": ""} for one in status["conditions"]]
     if "acquireTime" in status and status["phase"] not in STANDING:
         status["acquireTime"] = TIMELESS
@@ -144,7 +148,15 @@ def renamed(text: str, names: tuple[tuple[str, str], ...]) -> str:
     return intern(NAMES.sub(lambda match: mapping[match[0]], text))
 
 
-_UNREAD_BY_RULES = ("history", "conditions", "acquireTime", "leaseTransitions", "grantReason", "grantMessage", "answerBy")
+_UNREAD_BY_RULES = (
+    "history",
+    "conditions",
+    "acquireTime",
+    "leaseTransitions",
+    "grantReason",
+    "grantMessage",
+    "answerBy",
+)
 CLAIM_ID, RENEW_TIME = '"c{}"', '"2999-01-02T00:00:{:02}Z"'
 NAMES = re.compile(r'"c[0-9]+"|"2999-01-02[^"]*"')
 

@@ -16,19 +16,33 @@ from exploration.state import Pending, Replica, Seen, State
 from worklease.api.handoff import Handoff, HandoffPhase
 from worklease.api.worklease import Phase, Successor, WorkLease
 from worklease.kube import swap
+from worklease.protocol import decide as decide_module
+from worklease.protocol import handoffs as handoffs_module
+from worklease.protocol import observation as observation_module
 from worklease.protocol.handoffs import OPEN, at_stake, is_accepted
-from worklease.protocol.observation import Observation, last_heard, observe
+from worklease.protocol.observation import Observation
 
 TAKEN = frozenset({HandoffPhase.ACCEPTED, HandoffPhase.LAPSED})
 
 
 class Decisions:
-    """The modules that decide, as they ship or with a line taken out."""
+    """The modules that decide, as they ship or with a line changed; `confirms` is what the operator does about
+    handoffs before it stores a decision on a reservation.
+    """
 
-    def __init__(self, decide: ModuleType, handoffs: ModuleType, floor: int = 0) -> None:
+    def __init__(
+        self,
+        decide: ModuleType = decide_module,
+        handoffs: ModuleType = handoffs_module,
+        observation: ModuleType = observation_module,
+        *,
+        confirms: bool = True,
+    ) -> None:
         self.lease_status = lru_cache(CACHED)(self._lease_status)
         self.handoff_status = lru_cache(CACHED)(self._handoff_status)
-        self._decide, self._handoffs, self._floor = decide, handoffs, floor
+        self.seeing = lru_cache(CACHED)(self._seeing)
+        self.confirms = confirms
+        self._decide, self._handoffs, self._observation = decide, handoffs, observation
 
     def _lease_status(self, lease: Object, seen: Seen | None, handoffs: tuple[Object, ...]) -> Raw | None:
         """The next status of a lease; None when there is nothing to do."""
@@ -36,7 +50,6 @@ class Decisions:
             lease_of(lease),
             _observation(seen),
             MOMENT,
-            floor=self._floor,
             handoffs=tuple(handoff_of(one) for one in handoffs),
         )
         return decision.status.manifest() if decision.status is not None else None
@@ -48,6 +61,18 @@ class Decisions:
         )
         return decision.status.manifest() if decision.status is not None else None
 
+    def _seeing(self, previous: Seen | None, lease: Object, heard_seconds_ago: int) -> Seen | None:
+        """What is known of the tenure once the lease has been seen now."""
+        model = lease_of(lease)
+        heard = None
+        if previous is None or previous.epoch != model.status.epoch:
+            owner = {"time": ago(heard_seconds_ago), "fieldsV1": {"f:spec": {"f:renewal": {}}}}
+            heard = self._observation.last_heard(model, [owner])
+        found = self._observation.observe(_observation(previous), model, MOMENT, heard)
+        if found is None:
+            return None
+        return Seen(found.epoch, found.phase, found.renew_time, max(0.0, found.lapses_at), max(0.0, found.expires_at))
+
 
 def _observation(seen: Seen | None) -> Observation | None:
     if seen is None:
@@ -55,24 +80,11 @@ def _observation(seen: Seen | None) -> Observation | None:
     return Observation(seen.epoch, Phase(seen.phase), seen.renew_time, seen.lapses_at, seen.expires_at, seen_at=0.0)
 
 
-@lru_cache(CACHED)
-def _seeing(previous: Seen | None, lease: Object, heard_seconds_ago: int) -> Seen | None:
-    model = lease_of(lease)
-    heard = None
-    if previous is None or previous.epoch != model.status.epoch:
-        owner = {"time": ago(heard_seconds_ago), "fieldsV1": {"f:spec": {"f:renewal": {}}}}
-        heard = last_heard(model, [owner])
-    found = observe(_observation(previous), model, MOMENT, heard)
-    if found is None:
-        return None
-    return Seen(found.epoch, found.phase, found.renew_time, max(0.0, found.lapses_at), max(0.0, found.expires_at))
-
-
-def sees_lease(state: State, replica: Replica) -> Replica:
+def sees_lease(decisions: Decisions, state: State, replica: Replica) -> Replica:
     """It has the newest version of the lease."""
     known = replica.lease
     same = known is not None and lease_of(known).metadata.uid == lease_of(state.lease).metadata.uid
-    seen = _seeing(replica.seen if same else None, state.lease, state.memory.heard_seconds_ago)
+    seen = decisions.seeing(replica.seen if same else None, state.lease, state.memory.heard_seconds_ago)
     return replace(replica, lease=state.lease, seen=seen)
 
 
@@ -107,7 +119,7 @@ def decided_lease(decisions: Decisions, state: State, replica: Replica) -> tuple
         return None
     after = Successor.model_validate(status["successor"]) if "successor" in status else None
     stake = at_stake(lease.status, lease.status.model_copy(update={"successor": after}))
-    if stake is not None:
+    if stake is not None and decisions.confirms:
         replica = _confirmed(state, replica, lease, stake, making=after is not None)
         status = decisions.lease_status(replica.lease, replica.seen, _bearing(replica, lease))
         if status is None:
@@ -163,10 +175,10 @@ def with_replica(state: State, number: int, replica: Replica) -> State:
     return replace(state, replicas=(*state.replicas[:number], replica, *state.replicas[number + 1 :]))
 
 
-def unseen(state: State, replica: Replica) -> Iterator[tuple[str, Replica]]:
+def unseen(decisions: Decisions, state: State, replica: Replica) -> Iterator[tuple[str, Replica]]:
     """Each thing that it may come to see next."""
     if replica.lease != state.lease:
-        yield "sees the lease", sees_lease(state, replica)
+        yield "sees the lease", sees_lease(decisions, state, replica)
     for number in range(len(state.handoffs)):
         after = sees_handoff(state, replica, number)
         if after != replica:

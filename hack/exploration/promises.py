@@ -37,7 +37,12 @@ def of_statement(before: Raw, after: Raw, speaker: Speaker) -> Iterator[str]:
         yield f"{speaker.name} spoke for the holder: {', '.join(mine)}"
     if "revocation" in changed and speaker is not ADMIN:
         yield f"promise 8: {speaker.name} revoked"
-    if "claim" in changed and "claim" in spec and speaker is not ADMIN and spec["claim"]["holderIdentity"] != speaker.name:
+    if (
+        "claim" in changed
+        and "claim" in spec
+        and speaker is not ADMIN
+        and spec["claim"]["holderIdentity"] != speaker.name
+    ):
         yield f"{speaker.name} claimed for somebody else"
     for name in ENDS:
         if about(was, name, epoch) and name not in spec and status["phase"] in (*STANDING, "Completed"):
@@ -56,7 +61,7 @@ def _of_effects(before: Raw, after: Raw) -> Iterator[str]:
     earlier = any(one["epoch"] < epoch and one["state"] == "Attempted" for one in old.values())
     for name in new.keys() - old.keys():
         if status["phase"] != "Held" or ended or "successor" in status or earlier:
-            yield f"promise 3: effect {name} was admitted in {status['phase']}, ended by {ended}, reserved, or too early"
+            yield f"promise 3: effect {name} was admitted in {status['phase']}, ended by {ended}, reserved or early"
         if new[name]["epoch"] != epoch:
             yield f"promise 2: effect {name} was admitted under another epoch"
     for name in old.keys() - new.keys():
@@ -70,7 +75,12 @@ def _of_effects(before: Raw, after: Raw) -> Iterator[str]:
 def of_refusal(message: str, before: Raw, speaker: Speaker) -> Iterator[str]:
     """A refusal, as the loser reads it."""
     holder = before["status"].get("holderIdentity")
-    if holder and holder != speaker.name and speaker is not ADMIN and (holder in message or f"host:{holder}" in message):
+    if (
+        holder
+        and holder != speaker.name
+        and speaker is not ADMIN
+        and (holder in message or f"host:{holder}" in message)
+    ):
         yield f"promise 5: the refusal names the holder: {message}"
 
 
@@ -93,8 +103,10 @@ def of_decision(before: Raw, status: Raw, memory: Memory) -> Iterator[str]:
             yield f"in jeopardy {heard} s after the holder was heard of"
         if phase in NAMED and not about(spec, NAMED[phase], epoch):
             yield f"promise 2: {phase} without a {NAMED[phase]} of this epoch"
-    if "successor" in status and "successor" not in old and memory.taken_by not in ("", status["successor"]["handoffUID"]):
-        yield "a second acceptance took effect on one epoch"
+    uid = status.get("successor", {}).get("handoffUID")
+    if uid and uid != old.get("successor", {}).get("handoffUID") and memory.taken_by:
+        again = "promise 4: an" if memory.taken_by == uid else "a second"
+        yield f"{again} acceptance took effect on one epoch"
 
 
 def _of_grant(before: Raw, status: Raw, memory: Memory, *, expired: bool) -> Iterator[str]:
@@ -112,7 +124,12 @@ def _of_grant(before: Raw, status: Raw, memory: Memory, *, expired: bool) -> Ite
     ended = any(about(spec, name, epoch) for name in ("release", "revocation"))
     if old["phase"] in STANDING and not (ended or mine or target or expired):
         yield "promise 9: two parties hold at once"
-    if "successor" in old and not target and not about(spec, "revocation", epoch) and status["grantReason"] == "Handoff":
+    if (
+        "successor" in old
+        and not target
+        and not about(spec, "revocation", epoch)
+        and status["grantReason"] == "Handoff"
+    ):
         yield "a handoff was granted to somebody else than its target"
 
 

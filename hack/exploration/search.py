@@ -11,7 +11,7 @@ from celcheck import Judge, Speaker, Verdict, Write
 from exploration import operating, promises
 from exploration.objects import Object, Raw, canonical, handoff_of, judged, raw_of, version_of
 from exploration.operating import Decisions
-from exploration.speaking import ADMIN, Scope, answers, new_lease, offers, said, sayings, fresh_names
+from exploration.speaking import ADMIN, Scope, answers, fresh_names, new_lease, offers, said, sayings
 from exploration.state import Memory, Replica, State
 from worklease.api.worklease import STANDING
 
@@ -51,8 +51,8 @@ class Found:
     def __str__(self) -> str:
         how = "all of them" if self.complete else "as far as the bound allows"
         return (
-            f"{self.states} states ({how}), {self.transitions} transitions, depth {self.depth}; {self.judged} different "
-            f"writes judged, {self.admitted} attempts admitted, {self.refused} refused; {self.cpu_seconds:.0f} s of CPU"
+            f"{self.states} states ({how}), {self.transitions} transitions, depth {self.depth}; "
+            f"{self.judged} different writes judged, {self.admitted} attempts admitted, {self.refused} refused; {self.cpu_seconds:.0f} s of CPU"
         )
 
 
@@ -91,7 +91,7 @@ class Search:
             for start in range(0, len(frontier), CHUNK):
                 for state, words, after in self._expanded(frontier[start : start + CHUNK]):
                     self.found.transitions += 1
-                    after = after.canonical()
+                    after = (self._seen_at_once(after) if self.scope.prompt else after).canonical()
                     if after not in self._parents:
                         self._parents[after] = state, words
                         following.append(after)
@@ -115,6 +115,12 @@ class Search:
         lease = canonical({**verdict.stored, "metadata": {**verdict.stored["metadata"], "resourceVersion": "1"}})
         state = State(lease, slots, (replica,) * self.scope.replicas, Memory()).canonical()
         self._parents[state] = None
+        for words in self.scope.start:
+            afters = {step: after for _, step, after in self._expanded([state])}
+            after = afters[words]
+            after = (self._seen_at_once(after) if self.scope.prompt else after).canonical()
+            self._parents[after] = state, words
+            state = after
         return state
 
     # ------------------------------------------------------------------------------------------------------ steps
@@ -153,6 +159,14 @@ class Search:
         self._fail_if(tuple(wrong), state, attempt.words)
         return False
 
+    def _seen_at_once(self, state: State) -> State:
+        for number, replica in enumerate(state.replicas):
+            replica = operating.sees_lease(self._decisions, state, replica)
+            for place in range(len(state.handoffs)):
+                replica = operating.sees_handoff(state, replica, place)
+            state = operating.with_replica(state, number, replica)
+        return state
+
     def _silent(self, state: State) -> Iterator[tuple[str, State]]:
         """Steps that nobody judges: time, crashes, and what operators see and prepare."""
         yield "time passes", state.later()
@@ -161,7 +175,7 @@ class Search:
             empty = Replica(handoffs=(None,) * len(replica.handoffs), pending=(None,) * len(replica.pending))
             if replica != empty:
                 yield f"{name} crashes", operating.with_replica(state, number, empty)
-            for words, after in operating.unseen(state, replica):
+            for words, after in operating.unseen(self._decisions, state, replica):
                 yield f"{name} {words}", operating.with_replica(state, number, after)
             for handoff in range(len(state.handoffs)):
                 prepared = operating.prepares(self._decisions, state, replica, handoff)
@@ -184,10 +198,14 @@ class Search:
                 yield from self._swaps(state, number, replica)
             yield from self._handoff_swaps(state, number, replica)
         for speaker, place, raw in offers(self.scope, state):
-            yield _write_of_handoff(state, place, raw, None, f"{speaker.name} offers the work to {_target(raw)}", speaker)
+            yield _write_of_handoff(
+                state, place, raw, None, f"{speaker.name} offers the work to {_target(raw)}", speaker
+            )
         for speaker, place, raw, decision in answers(self.scope, state):
             old = state.handoffs[place]
-            yield _write_of_handoff(state, place, raw, old, f"{speaker.name} answers handoff {place}: {decision}", speaker)
+            yield _write_of_handoff(
+                state, place, raw, old, f"{speaker.name} answers handoff {place}: {decision}", speaker
+            )
 
     def _statements(self, state: State) -> Iterator[Attempt]:
         before = raw_of(state.lease)
@@ -242,7 +260,7 @@ class Search:
 
         def after(state: State) -> State:
             stored = replace(state, lease=lease, memory=memory)
-            return operating.with_replica(stored, number, operating.sees_lease(stored, knowing))
+            return operating.with_replica(stored, number, operating.sees_lease(self._decisions, stored, knowing))
 
         what = f"operator {number} swaps {before['status']['phase']} -> {status['phase']}"
         what += " and grants" if granted else " with a successor" if "successor" in status else ""
@@ -268,9 +286,7 @@ class Search:
             raw = {**raw_of(stored), "status": raw_of(write.handoff)["status"]}
             handoff = _stored(raw, state)
 
-            def after(
-                state: State, place: int = place, handoff: Object = handoff, settled: Replica = settled
-            ) -> State:
+            def after(state: State, place: int = place, handoff: Object = handoff, settled: Replica = settled) -> State:
                 stored = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
                 return operating.with_replica(stored, number, operating.sees_handoff(stored, settled, place))
 
@@ -339,10 +355,7 @@ class Search:
 
     def _rest(self, state: State) -> State | None:
         for _ in range(REST_WITHIN):
-            replica = operating.sees_lease(state, state.replicas[0])
-            for place in range(len(state.handoffs)):
-                replica = operating.sees_handoff(state, replica, place)
-            state = operating.with_replica(state, 0, replica).canonical()
+            state = self._seen_at_once(state).canonical()
             replica = state.replicas[0]
             decided = operating.decided_lease(self._decisions, state, replica)
             if decided is not None:
@@ -401,10 +414,8 @@ def _grants(before: Raw, after: Raw) -> bool:
 
 def _remembered(memory: Memory, before: Raw, after: Raw, *, granted: bool) -> Memory:
     if granted:
-        return replace(
-            memory, top_epoch=after["epoch"], heard_seconds_ago=0, taken_by="", grants=memory.grants + 1
-        )
-    if "successor" in after and "successor" not in before:
+        return replace(memory, top_epoch=after["epoch"], heard_seconds_ago=0, taken_by="", grants=memory.grants + 1)
+    if after.get("successor") not in (None, before.get("successor")):
         return replace(memory, taken_by=after["successor"]["handoffUID"])
     return memory
 
@@ -416,9 +427,7 @@ def _must_be_able(words: str, before: Raw) -> bool:
     return open_ and (words == "revokes" or words.startswith("takes over"))
 
 
-def _write_of_handoff(
-    state: State, place: int, raw: Raw, old: Object | None, words: str, speaker: Speaker
-) -> Attempt:
+def _write_of_handoff(state: State, place: int, raw: Raw, old: Object | None, words: str, speaker: Speaker) -> Attempt:
     handoff = _stored({"status": {"phase": "Pending"}, **raw}, state)
     return Attempt(
         words,

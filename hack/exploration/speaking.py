@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 from celcheck import Speaker
@@ -36,8 +36,13 @@ class Scope:
     suspension: bool = False
     pairs: bool = False
     losses_max: int = 0
+    prompt: bool = False
+    """Operators see everything at once, so that longer stories are within reach."""
     statements: tuple[str, ...] = ("claim", "renewal", "release", "completion", "revocation")
-    senders: tuple[str, ...] = field(default=("holder", "admin"))
+    start: tuple[str, ...] = ()
+    """Steps that are taken first, in the words of a path: what lies far away is then near."""
+    senders: tuple[str, ...] = ("holder", "admin")
+    answers: tuple[str, ...] = ("Accepted", "Rejected", "Withdrawn")
 
     @property
     def speakers(self) -> tuple[Speaker, ...]:
@@ -98,8 +103,12 @@ def _epochs(state: State, lease: Raw) -> list[int]:
     """The current epoch, the one before, and one that has not been."""
     current: int = lease["status"]["epoch"]
     spoken = [raw["epoch"] for raw in lease["spec"].values() if isinstance(raw, dict) and "epoch" in raw]
-    past = [one for one in (*(tenure["epoch"] for tenure in lease["status"].get("history", ())), *spoken) if one < current]
-    return sorted({current, *([max(past)] if past else []), state.next_revision()}, key=lambda one: (one != current, one))
+    past = [
+        one for one in (*(tenure["epoch"] for tenure in lease["status"].get("history", ())), *spoken) if one < current
+    ]
+    return sorted(
+        {current, *([max(past)] if past else []), state.next_revision()}, key=lambda one: (one != current, one)
+    )
 
 
 Changes = tuple[tuple[str, object], ...]
@@ -240,6 +249,6 @@ def answers(scope: Scope, state: State) -> Iterator[tuple[Speaker, int, Raw, str
             continue
         handoff = raw_of(stored)
         for speaker in (*scope.speakers, ADMIN):
-            for decision in ("Accepted", "Rejected", "Withdrawn"):
+            for decision in scope.answers:
                 spec = {**handoff["spec"], "response": {"decision": decision, "reason": ""}}
                 yield speaker, number, {**handoff, "spec": spec}, decision

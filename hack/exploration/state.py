@@ -103,7 +103,7 @@ class State:
             yield from (one.handoff for one in replica.pending if one)
 
     def canonical(self) -> State:
-        """The same, with its revisions renumbered in their order and made-up names renamed; 0 is no epoch, and stays."""
+        """The same, with revisions renumbered in their order and made-up names renamed; 0 is no epoch, and stays."""
         present = sorted({*self.revisions(), 0})
         ranks = {revision: rank for rank, revision in enumerate(present)}
         names: dict[str, str] = {}
@@ -161,12 +161,9 @@ class State:
                 )
                 for replica in self.replicas
             ),
-            replace(
-                self.memory, heard_seconds_ago=min(OLDEST_SECONDS, self.memory.heard_seconds_ago + TICK_SECONDS)
-            ),
+            replace(self.memory, heard_seconds_ago=min(OLDEST_SECONDS, self.memory.heard_seconds_ago + TICK_SECONDS)),
         )
 
 
 def _aged(stored: Object) -> Object:
     return stored._replace(text=later(stored.text))
-
