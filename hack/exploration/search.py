@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from celcheck import Judge, Speaker, Verdict, Write
 from exploration import operating, promises
-from exploration.objects import Object, Raw, canonical, handoff_of, judged, raw_of, version_of
+from exploration.attempts import (
+    Attempt,
+    grants,
+    of_handoffs,
+    recreations,
+    remembered,
+    speech_key,
+    statements,
+    verdict_key,
+    written,
+)
+from exploration.objects import Object, canonical, handoff_of, raw_of, version_of
 from exploration.operating import Decisions
-from exploration.speaking import ADMIN, Scope, answers, fresh_names, new_lease, offers, said, sayings
+from exploration.speaking import ADMIN, Scope, new_lease
 from exploration.state import Memory, Replica, State
 from worklease.api.worklease import STANDING
 
@@ -22,7 +33,7 @@ REST_WITHIN = 24
 ENDS_WITHIN_TICKS = 8
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Violation(Exception):
     """What went wrong, and the shortest way there."""
 
@@ -52,23 +63,9 @@ class Found:
         how = "all of them" if self.complete else "as far as the bound allows"
         return (
             f"{self.states} states ({how}), {self.transitions} transitions, depth {self.depth}; "
-            f"{self.judged} different writes judged, {self.admitted} attempts admitted, {self.refused} refused; {self.cpu_seconds:.0f} s of CPU"
+            f"{self.judged} different writes judged, {self.admitted} attempts admitted, {self.refused} refused; "
+            f"{self.cpu_seconds:.0f} s of CPU"
         )
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A write that the API server would judge, and the state that follows when it is admitted."""
-
-    words: str
-    speaker: Speaker
-    old: Object | None
-    new: Object
-    subresource: str
-    after: Callable[[State], State]
-    wrong: Callable[[], Iterator[str]]
-    must: bool = False
-    """Whoever writes it must be able to."""
 
 
 class Search:
@@ -126,15 +123,15 @@ class Search:
     # ------------------------------------------------------------------------------------------------------ steps
     def _expanded(self, states: list[State]) -> Iterator[tuple[State, str, State]]:
         attempts = [(state, list(self._attempts(state))) for state in states]
-        fresh = {_speech(state): state for state in states if _speech(state) not in self._said}
-        said_now = {speech: list(self._statements(state)) for speech, state in fresh.items()}
+        fresh = {speech_key(state): state for state in states if speech_key(state) not in self._said}
+        said_now = {speech: list(statements(self.scope, state)) for speech, state in fresh.items()}
         tried = [*(one for _, of_state in attempts for one in of_state), *(a for _, o in said_now.items() for a in o)]
         self._judge_all(tried)
         for speech, of_state in said_now.items():
             admitted = [one for one in of_state if self._admits(one, fresh[speech])]
             self._said[speech] = admitted, len(of_state) - len(admitted)
         for state, of_state in attempts:
-            admitted, refused = self._said[_speech(state)]
+            admitted, refused = self._said[speech_key(state)]
             self.found.refused += refused
             self.found.admitted += len(admitted)
             for attempt in admitted:
@@ -149,7 +146,7 @@ class Search:
                 yield state, words, after
 
     def _admits(self, attempt: Attempt, state: State) -> bool:
-        verdict = self._verdicts[_key(attempt)]
+        verdict = self._verdicts[verdict_key(attempt)]
         if verdict.admitted:
             self._fail_if(tuple(attempt.wrong()), state, attempt.words)
             return True
@@ -188,61 +185,16 @@ class Search:
         raw = raw_of(state.lease)
         memory = replace(state.memory, losses=state.memory.losses + 1, taken_by="")
         return replace(
-            state, lease=_stored({**raw, "status": {"phase": "Available", "epoch": 0}}, state), memory=memory
+            state, lease=written({**raw, "status": {"phase": "Available", "epoch": 0}}, state), memory=memory
         )
 
     def _attempts(self, state: State) -> Iterator[Attempt]:
-        yield from self._recreations(state)
+        yield from recreations(self.scope, state)
         for number, replica in enumerate(state.replicas):
             if replica.lease is not None:
                 yield from self._swaps(state, number, replica)
             yield from self._handoff_swaps(state, number, replica)
-        for speaker, place, raw in offers(self.scope, state):
-            yield _write_of_handoff(
-                state, place, raw, None, f"{speaker.name} offers the work to {_target(raw)}", speaker
-            )
-        for speaker, place, raw, decision in answers(self.scope, state):
-            old = state.handoffs[place]
-            yield _write_of_handoff(
-                state, place, raw, old, f"{speaker.name} answers handoff {place}: {decision}", speaker
-            )
-
-    def _statements(self, state: State) -> Iterator[Attempt]:
-        before = raw_of(state.lease)
-        for saying in sayings(self.scope, state):
-            raw = said(state.lease, saying)
-            if raw["spec"] == before["spec"]:
-                continue
-            yield Attempt(
-                f"{saying.speaker.name} {saying.words}",
-                saying.speaker,
-                state.lease,
-                lease := _stored(raw, state),
-                "",
-                _saying(lease, renewed=raw["spec"].get("renewal") != before["spec"].get("renewal")),
-                partial(promises.of_statement, before, raw, saying.speaker),
-                must=saying.speaker is ADMIN and _must_be_able(saying.words, before),
-            )
-
-    def _recreations(self, state: State) -> Iterator[Attempt]:
-        if state.memory.losses >= self.scope.losses_max:
-            return
-        before = raw_of(state.lease)
-        uid = "u2" if before["metadata"]["uid"] == "u1" else "u1"
-        memory = replace(state.memory, losses=state.memory.losses + 1, taken_by="")
-        for words, spec in (("anew", None), ("from a backup", before["spec"])):
-            raw = new_lease(self.scope, spec, uid)
-            raw["status"] = {"phase": "Available", "epoch": 0}
-            lease = _stored(raw, state)
-            yield Attempt(
-                f"the work is deleted and created {words}",
-                ADMIN,
-                None,
-                lease,
-                "",
-                lambda state, lease=lease: replace(state, lease=lease, memory=memory),  # type: ignore[misc]
-                lambda: iter(()),
-            )
+        yield from of_handoffs(self.scope, state)
 
     def _swaps(self, state: State, number: int, replica: Replica) -> Iterator[Attempt]:
         decided = operating.decided_lease(self._decisions, state, replica)
@@ -252,11 +204,11 @@ class Search:
         if not operating.lands(state, knowing):
             return
         before = raw_of(state.lease)
-        granted = _grants(before["status"], status)
+        granted = grants(before["status"], status)
         if granted and state.memory.grants >= self.scope.grants_max:
             return
-        lease = _stored({**before, "status": status}, state)
-        memory = _remembered(state.memory, before["status"], status, granted=granted)
+        lease = written({**before, "status": status}, state)
+        memory = remembered(state.memory, before["status"], status, granted=granted)
 
         def after(state: State) -> State:
             stored = replace(state, lease=lease, memory=memory)
@@ -284,7 +236,7 @@ class Search:
             if version_of(stored) != write.version:
                 continue  # a conflict: it sees the handoff and decides again, which are steps of their own
             raw = {**raw_of(stored), "status": raw_of(write.handoff)["status"]}
-            handoff = _stored(raw, state)
+            handoff = written(raw, state)
 
             def after(state: State, place: int = place, handoff: Object = handoff, settled: Replica = settled) -> State:
                 stored = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
@@ -303,7 +255,7 @@ class Search:
 
     # ----------------------------------------------------------------------------------------------------- judging
     def _judge_all(self, attempts: list[Attempt]) -> None:
-        asked = {_key(one): one for one in attempts if _key(one) not in self._verdicts}
+        asked = {verdict_key(one): one for one in attempts if verdict_key(one) not in self._verdicts}
         writes = [
             Write(raw_of(one.old) if one.old else None, raw_of(one.new), one.speaker, one.subresource)
             for one in asked.values()
@@ -360,9 +312,9 @@ class Search:
             decided = operating.decided_lease(self._decisions, state, replica)
             if decided is not None:
                 before = raw_of(state.lease)
-                granted = _grants(before["status"], decided[0])
-                memory = _remembered(state.memory, before["status"], decided[0], granted=granted)
-                state = replace(state, lease=_stored({**before, "status": decided[0]}, state), memory=memory)
+                granted = grants(before["status"], decided[0])
+                memory = remembered(state.memory, before["status"], decided[0], granted=granted)
+                state = replace(state, lease=written({**before, "status": decided[0]}, state), memory=memory)
                 continue
             prepared = next(
                 (
@@ -376,80 +328,9 @@ class Search:
                 return state
             place, write = prepared
             assert write is not None
-            handoff = _stored(raw_of(write.handoff), state)
+            handoff = written(raw_of(write.handoff), state)
             state = replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :]))
         return None
-
-
-def _speech(state: State) -> tuple[object, ...]:
-    """What the statements that are tried depend on."""
-    return state.lease, *fresh_names(state), state.next_revision(), state.memory.grants > 0
-
-
-def _saying(lease: Object, *, renewed: bool) -> Callable[[State], State]:
-    def after(state: State) -> State:
-        memory = replace(state.memory, heard_seconds_ago=0) if renewed else state.memory
-        return replace(state, lease=lease, memory=memory)
-
-    return after
-
-
-def _key(attempt: Attempt) -> tuple[object, ...]:
-    """Equal for writes that cannot be judged differently."""
-    old, new = attempt.old, attempt.new
-    text, of_old, of_new = judged(old.text if old else "", new.text, attempt.subresource)
-    revisions = (*(old.revisions[place] for place in of_old if old), *(new.revisions[place] for place in of_new))
-    ranks = {one: rank for rank, one in enumerate(sorted({*revisions, 0}))}
-    return attempt.speaker.name, attempt.subresource, text, tuple(ranks[one] for one in revisions)
-
-
-def _stored(raw: Raw, state: State) -> Object:
-    metadata = {**raw["metadata"], "resourceVersion": str(state.next_revision())}
-    return canonical({**raw, "metadata": metadata})
-
-
-def _grants(before: Raw, after: Raw) -> bool:
-    return "claimID" in after and after["claimID"] != before.get("claimID")
-
-
-def _remembered(memory: Memory, before: Raw, after: Raw, *, granted: bool) -> Memory:
-    if granted:
-        return replace(memory, top_epoch=after["epoch"], heard_seconds_ago=0, taken_by="", grants=memory.grants + 1)
-    if after.get("successor") not in (None, before.get("successor")):
-        return replace(memory, taken_by=after["successor"]["handoffUID"])
-    return memory
-
-
-def _must_be_able(words: str, before: Raw) -> bool:
-    """An administrator can always end a tenure, and take over."""
-    status, spec = before["status"], before["spec"]
-    open_ = status["phase"] in ("Held", "Jeopardy") and not promises.about(spec, "revocation", status["epoch"])
-    return open_ and (words == "revokes" or words.startswith("takes over"))
-
-
-def _write_of_handoff(state: State, place: int, raw: Raw, old: Object | None, words: str, speaker: Speaker) -> Attempt:
-    handoff = _stored({"status": {"phase": "Pending"}, **raw}, state)
-    return Attempt(
-        words,
-        speaker,
-        old,
-        handoff,
-        "",
-        lambda state: replace(state, handoffs=(*state.handoffs[:place], handoff, *state.handoffs[place + 1 :])),
-        lambda: _of_answer(raw, speaker) if old else iter(()),
-    )
-
-
-def _of_answer(raw: Raw, speaker: Speaker) -> Iterator[str]:
-    decision, spec = raw["spec"]["response"]["decision"], raw["spec"]
-    if decision != "Withdrawn" and spec["to"]["holderIdentity"] != speaker.name:
-        yield f"{speaker.name} answered for the target"
-    if decision == "Withdrawn" and spec.get("from") != speaker.name and speaker is not ADMIN:
-        yield f"{speaker.name} withdrew another's handoff"
-
-
-def _target(raw: Raw) -> str:
-    return str(raw["spec"]["to"]["holderIdentity"])
 
 
 def _phase(stored: Object) -> str:
