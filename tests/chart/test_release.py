@@ -182,8 +182,8 @@ def test_the_test_of_the_release_can_be_run(here: Helm, empty: Cluster) -> None:
         hook for hook in yaml.safe_load_all(here.must("get", "hooks", RELEASE, f"--namespace={NAMESPACE}")) if hook
     ]
     for hook in hooks:
-        answer = empty.kubectl("create", f"--namespace={NAMESPACE}", "-f", "-", given=hook)
-        assert answer.exit_code == 0, answer.stderr
+        created = empty.kubectl("create", f"--namespace={NAMESPACE}", "-f", "-", given=hook)
+        assert created.exit_code == 0, created.stderr
     (pod,) = [hook for hook in hooks if hook["kind"] == "Pod"]
     name, *arguments = pod["spec"]["containers"][0]["command"]
     kubeconfig = f"--kubeconfig={empty.service_account(NAMESPACE, 'worklease-test').kubeconfig}"
