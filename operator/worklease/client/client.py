@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from worklease.api.worklease import Work
-from worklease.client.claims import Claimant, Grant, Wanted
+from worklease.client.claims import Claimant, Wanted
 from worklease.client.clock import Clock, boot_seconds
+from worklease.client.deciding import Grant
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity, whoami

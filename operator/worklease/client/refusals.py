@@ -37,6 +37,7 @@ _CLAIMS: dict[str, Callable[[str, str], ClaimRefused]] = {
     _MESSAGES["claim.pending"]: WorkIsLeased,
 }
 _EFFECTS = (_MESSAGES["completion.effects"], _MESSAGES["effects.reconciled"])
+_HELD = (_MESSAGES["effects.standing"], _MESSAGES["completion.standing"])
 
 
 def until(message: str) -> datetime | None:
@@ -56,6 +57,11 @@ def claim_refusal(lease: str, error: ApiError) -> LeaseError:
         if sentence in message:
             return kind(lease, sentence)
     return not_permitted(lease, error) or ClaimRefused(lease, _short(message))
+
+
+def needs_held(error: ApiError) -> bool:
+    """The statement is admitted in phase Held only, and may not have been because of the phase."""
+    return any(sentence in str(error) for sentence in _HELD)
 
 
 def statement_refusal(lease: str, error: ApiError) -> LeaseError:

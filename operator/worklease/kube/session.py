@@ -13,6 +13,7 @@ from worklease.errors import (
     ApiError,
     ConfigurationError,
     Conflict,
+    Forbidden,
     NotFound,
     Refused,
     Unanswered,
@@ -151,7 +152,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"message": str(parsed)[:500]}
 
 
-_MEANINGS: dict[int, Callable[..., ApiError]] = {401: Unauthenticated, 404: NotFound, 409: Conflict}
+_MEANINGS: dict[int, Callable[..., ApiError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
 
 
 def failure(status: int, what: str, answer: dict[str, Any], retry_after: str = "") -> ApiError:
