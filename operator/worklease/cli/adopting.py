@@ -14,7 +14,8 @@ from worklease.api.worklease import WorkLease
 from worklease.cli.connection import Connection, shell_instance
 from worklease.cli.locks import Lock
 from worklease.client.claimable import held_by
-from worklease.client.claims import PASSING, Grant, Wanted
+from worklease.client.claims import PASSING, Wanted
+from worklease.client.deciding import Grant
 from worklease.errors import NotFound, WaitedTooLong, WorkIsLeased
 from worklease.kube.swap import read
 

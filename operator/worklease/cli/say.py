@@ -14,8 +14,9 @@ from worklease.cli.exits import Exit
 from worklease.cli.locks import Lock
 from worklease.cli.report import report
 from worklease.client.claimable import held_by
-from worklease.client.claims import Grant, Wanted
+from worklease.client.claims import Wanted
 from worklease.client.client import Client
+from worklease.client.deciding import Grant
 from worklease.client.refusals import statement_refusal
 from worklease.client.renewing import Renewals
 from worklease.client.speech import Speech, stating
