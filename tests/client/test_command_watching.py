@@ -83,6 +83,18 @@ def test_every_decision_is_a_row_and_a_renewal_is_none(
     assert output.err == ""
 
 
+def test_a_wide_row_comes_also_when_somebody_else_may_act_next(
+    cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path, started: list[Output]
+) -> None:
+    """A suspension decides nothing, and changes who may claim."""
+    work = Work.create(cluster, namespace, "w")
+    output = Output(Shell(agent, namespace), tmp_path, "watch", "-o", "wide")
+    started.append(output)
+    output.says("whoever claims it")
+    work.say(cluster.admin, suspend=True).must()
+    output.says("nobody: it is suspended")
+
+
 def test_programs_read_one_object_a_line(
     cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path, started: list[Output]
 ) -> None:

@@ -54,7 +54,7 @@ def _on_screen() -> bool:
 
 
 async def _appended(options: argparse.Namespace, pictures: AsyncGenerator[Picture, None], now: Now) -> None:
-    """A row whenever something is decided or said; a mere renewal is none. JSON and YAML show each change."""
+    """A row whenever something is decided, or (wide) somebody else may act next. JSON and YAML show each change."""
     printed = Rows(wide=options.output == "wide")
     complained = False
     async for picture in pictures:
@@ -99,7 +99,7 @@ class Rows:
             self._said.pop(work.key, None)
             self._pending.append((*cells[:2], DELETED, *cells[3:5], "", *cells[6:]))
             return
-        said = (work.status.phase, work.status.epoch, work.spec.suspend, next_actor(work))
+        said = (work.status.phase, work.status.epoch, next_actor(work) if self._wide else "")
         if self._said.get(work.key) != said:
             self._said[work.key] = said
             self._pending.append(cells)
