@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import random
 import uuid
 from collections.abc import AsyncGenerator
@@ -13,12 +14,13 @@ from worklease.api.statements import Claim
 from worklease.api.worklease import Work, WorkLease
 from worklease.client.claimable import held_by, is_claimable, is_over
 from worklease.client.clock import Clock
-from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, mentions
+from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, fresh, mentions
 from worklease.client.identity import Identity
 from worklease.client.places import Places
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
 from worklease.client.speech import UNKNOWN, Speech, stating
 from worklease.errors import (
+    ClaimRefused,
     ClaimUndecided,
     Conflict,
     NotFound,
@@ -98,6 +100,24 @@ class Claimant:
             except _MovedOnError:
                 continue
         raise WorkIsLeased(self._wanted.lease, "others are claiming the work over and over")
+
+    async def resumed(self, claim_id: str) -> Grant:
+        """The grant of an earlier claim of this identity and instance, while its tenure stands: renewed, not claimed.
+
+        Raises ClaimRefused when it does not stand, or is another's.
+        """
+        lease = self._wanted.lease
+        if self._places.is_taken(lease):
+            raise WorkIsLeased(lease, "another block of this process claims or holds the work")
+        self._places.take(lease)
+        try:
+            work = await self._read()
+            if work is None or work.status.claim_id != claim_id or not held_by(work, self._me):
+                raise ClaimRefused(lease, f"this user and instance hold it under no claim {claim_id} any more")
+            return await fresh(self._session, self._clock, lease, Grant(work, claim_id, -math.inf))
+        except BaseException:
+            self._places.leave(lease)
+            raise
 
     async def when_free(self, wait_seconds: float | None) -> Grant:
         """Claims at once, and again the moment the work becomes free; None waits for ever.
@@ -228,7 +248,8 @@ class Claimant:
                 stated = await finishing(speech.create(wanted.manifest(claim)))
             else:
                 stated = await finishing(speech.patch(lambda: stating(claim=claim.manifest())))
-            return await deciding.fresh(await deciding.granted(stated, speech.first_sent_at or 0.0, seen=seen))
+            grant = await deciding.granted(stated, speech.first_sent_at or 0.0, seen=seen)
+            return await fresh(self._session, self._clock, self._wanted.lease, grant)
         except (Conflict, NotFound) as error:
             raise _MovedOnError from error
         except Refused as error:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Self
 
 from worklease.api.worklease import Work
 from worklease.client.claims import Claimant, Wanted
@@ -52,7 +53,7 @@ class Client:
             await session.close()
             raise
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Self:
         self._jumps = asyncio.create_task(self._watch_for_jumps())
         return self
 

@@ -78,6 +78,28 @@ async def finishing(work: Coroutine[Any, Any, T], within_seconds: float = ABANDO
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def fresh(session: Session, clock: Clock, lease: str, grant: Grant) -> Grant:
+    """A grant that came late is renewed before it is used: its time may be over, whatever status says.
+
+    Raises ClaimRefused when its tenure has ended, ClaimUndecided when that cannot be found out.
+    """
+    if clock() - grant.sent_at < grant.terms.certain_seconds / 2:
+        return grant
+    renewals = Renewals(session, grant.work, grant.epoch)
+    limit = clock() + DECIDED_SECONDS
+    while True:
+        sent_at = clock()
+        try:
+            if (work := await renewals.send(grant.terms.request_seconds)) is not None:
+                return replace(grant, work=work, sent_at=sent_at)
+        except UNKNOWN as error:
+            if clock() > limit:
+                raise ClaimUndecided(lease, f"a late grant could not be confirmed: {error}") from error
+        except Refused as error:
+            raise ClaimRefused(lease, "the tenure of this claim has ended before it was used") from error
+        await asyncio.sleep(0.2)
+
+
 class Deciding:
     """One claim of ours about one work item."""
 
@@ -164,25 +186,6 @@ class Deciding:
         if work.spec.claim is None or work.spec.claim.id != claim_id:
             raise WorkIsLeased(self._lease, "the claim was overridden by another one")
         return False
-
-    async def fresh(self, grant: Grant) -> Grant:
-        """A grant that came late is renewed before it is used: its time may be over, whatever status says."""
-        if self._clock() - grant.sent_at < grant.terms.certain_seconds / 2:
-            return grant
-        renewals = Renewals(self._session, grant.work, grant.epoch)
-        limit = self._clock() + DECIDED_SECONDS
-        while True:
-            sent_at = self._clock()
-            try:
-                if (work := await renewals.send(grant.terms.request_seconds)) is not None:
-                    return replace(grant, work=work, sent_at=sent_at)
-            except UNKNOWN as error:
-                if self._clock() > limit:
-                    raise ClaimUndecided(self._lease, f"a late grant could not be confirmed: {error}") from error
-            except Refused as error:
-                said = "the claim was granted too late: its tenure has ended before it was used"
-                raise ClaimRefused(self._lease, said) from error
-            await asyncio.sleep(0.2)
 
     async def give_back(self) -> None:
         """Gives back what the claim has got, or is about to get; bounded, and silent about failure: it lapses."""

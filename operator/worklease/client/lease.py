@@ -122,6 +122,14 @@ class Lease:
         """The work is alive: puts off the end of `max_silence_seconds`. Statements and effects do so too."""
         self._holding.progressed()
 
+    async def renew(self) -> None:
+        """Renews now rather than in due time, and waits until that is accepted. Raises LeaseLost."""
+        await self._holding.renewed()
+
+    def let_lapse(self) -> None:
+        """Ends belief and renewing, and says nothing: the work is free once the lease has lapsed."""
+        self._holding.finish()
+
     # ------------------------------------------------------------------------------------------------------ effects
     @contextlib.asynccontextmanager
     async def effect(
