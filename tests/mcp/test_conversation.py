@@ -36,7 +36,7 @@ async def two_agents(
 def test_work_goes_from_claim_to_handoff_to_completion_by_tools_alone(
     transport: str, mode: str, cluster: Cluster, namespace: str, agent: Identity, other: Identity, tmp_path: Path
 ) -> None:
-    """The message, the checkpoint and an open effect reach the target, which reconciles and completes (cases 22, 29)."""
+    """The message, the checkpoint and an open effect reach the target, which completes (cases 22, 29)."""
     work = f"{namespace}/w"
 
     async def main() -> tuple[int, int]:
