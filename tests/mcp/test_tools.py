@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from mcp import MCPError
+
 from support.agents import over_stdio
 from support.cluster import Identity
 from worklease import errors

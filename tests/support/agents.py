@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 import httpx2
+from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourceUpdated
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client, types
 from support.cluster import Cluster, Identity
 from support.waiting import POLL_SECONDS, wait_for
 

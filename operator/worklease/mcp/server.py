@@ -38,6 +38,7 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
     """A server whose requests are served for the agent that `agent_of` finds for each."""
     tools = tools_of(operator=operator)
     listed = types.ListToolsResult(tools=[tool.described() for tool in tools.values()])
+    schemas = {tool.name: tool.input_schema for tool in listed.tools}
 
     async def list_tools(context: Context, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return listed
@@ -116,6 +117,7 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
         version=__version__,
         title="worklease: leases on work",
         instructions=INSTRUCTIONS,
+        get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
