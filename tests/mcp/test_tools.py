@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import pytest
 from mcp import MCPError
 
 from support.agents import over_stdio
-from support.cluster import Identity
+from support.cluster import Cluster, Identity
 from worklease import errors
+from worklease.mcp.command import parser
 from worklease.mcp.refusals import ADVICE, refusal_of
 from worklease.mcp.results import CUT, clean
 from worklease.mcp.tools import TOOLS, Tool, table
@@ -149,3 +152,34 @@ def test_every_error_of_the_client_has_its_advice() -> None:
 def test_the_documented_table_is_the_servers() -> None:
     """The table in docs/mcp.md is made from the code."""
     assert table() in PAGE.read_text()
+
+
+def test_the_documented_configurations_are_json_with_known_flags() -> None:
+    """What clients are configured with can be read, and the command takes its flags."""
+    blocks = re.findall(r"<!-- check: json -->\n```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        (servers,) = json.loads(block).values()
+        server = servers["worklease"]
+        if "command" in server:
+            assert server["command"] == "worklease-mcp"
+            parser().parse_args(server["args"])
+        else:
+            assert server["headers"]["Authorization"].startswith("Bearer ")
+
+
+def test_the_documented_flags_are_those_of_the_command() -> None:
+    """Every flag of the table is there, with the default that the table says."""
+    text, defaults = PAGE.read_text(), parser().parse_args([])
+    for flag in ("profile", "at_end", "max_silence_seconds", "max_leases", "max_sessions", "idle_seconds"):
+        value = getattr(defaults, flag)
+        row = next(line for line in text.splitlines() if line.startswith(f"| `--{flag.replace('_', '-')}"))
+        assert f"{value:g}" in row if isinstance(value, float) else str(value) in row
+
+
+def test_the_example_of_a_sidecar_is_what_the_api_server_takes(cluster: Cluster, namespace: str) -> None:
+    """It is applied with names for its images."""
+    text = (PAGE.parents[1] / "examples" / "mcp" / "sidecar.yaml").read_text()
+    given = text.replace("IMAGE\n", "worklease\n").replace("AGENT #", "agent #")
+    answer = cluster.kubectl("apply", "-n", namespace, "--validate=strict", "-f", "-", given=given)
+    assert "pod/agent created" in answer.stdout, answer.stderr
