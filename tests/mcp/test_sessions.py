@@ -195,3 +195,27 @@ def test_an_agent_that_keeps_calling_is_renewed(namespace: str, agent: Identity)
             assert after["lease"]["certain_for_seconds"] > 8.0
 
     asyncio.run(main())
+
+
+def test_a_claim_that_is_given_up_while_it_waits_claims_nothing(
+    cluster: Cluster, namespace: str, agent: Identity, other: Identity
+) -> None:
+    """A call that its client cancels leaves no claim behind, and the session goes on."""
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    holder = Holder.of(other)
+    asked = {"work": f"{namespace}/w", "purpose": "p"}
+
+    async def main() -> None:
+        async with over_stdio(agent, "--max-leases", "1") as one:
+            epoch = await asyncio.to_thread(work.hold, holder)
+            waiting = asyncio.create_task(one.call("claim", wait_seconds=120, **asked))
+            assert "this session" in (await one.refused("claim", **asked))["detail"]
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await one.call("claim", work=f"{namespace}/else", purpose="the room is free", create=True)
+            await asyncio.to_thread(lambda: work.release(holder, epoch).must())
+            await asyncio.to_thread(work.reaches, "Released")
+            await one.call("release", work=f"{namespace}/else", reason="enough")
+            assert [tenure["epoch"] for tenure in work.history] == [epoch]
+
+    asyncio.run(main())

@@ -52,8 +52,8 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
         try:
             arguments = tool.takes.model_validate(asked.arguments or {}, strict=True)
             agent = await agent_of(context)
-            agent.called()
-            answer = await tool.run(agent, arguments)
+            with agent.calling():
+                answer = await tool.run(agent, arguments)
         except ValidationError as error:
             return _refused(agent, wrong_arguments(asked.name, error))
         except WorkleaseError as error:
