@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.agents import MODES, Agent, over_http, over_stdio
+from support.tool_agents import MODES, Agent, over_http, over_stdio
 from support.cluster import Cluster, Identity
 from support.speaking import Work
 

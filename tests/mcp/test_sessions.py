@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.agents import Agent, over_http, over_stdio
+from support.tool_agents import Agent, over_http, over_stdio
 from support.cluster import Cluster, Identity
 from support.holding import until
 from support.speaking import Agent as Holder
