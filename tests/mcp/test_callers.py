@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from support.tool_agents import over_http
+from support.agents import over_http
 from support.cluster import Cluster, Identity
 from support.speaking import Work
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.tool_agents import Agent, over_http, over_stdio
+from support.agents import Agent, over_http, over_stdio
 from support.cluster import Cluster, Identity
 from support.holding import until
 from support.speaking import Agent as Holder
@@ -220,3 +220,25 @@ def test_a_claim_that_is_given_up_while_it_waits_claims_nothing(
             assert [tenure["epoch"] for tenure in work.history] == [epoch]
 
     asyncio.run(main())
+
+
+def test_a_holder_goes_on_under_a_fresh_epoch_by_a_reclaim(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """Not beside an effect that is begun; the log then has room again for what comes."""
+    work = f"{namespace}/w"
+
+    async def main() -> None:
+        async with over_stdio(agent) as one:
+            before = await charging(one, work)
+            assert (await one.refused("reclaim", work=work))["reason"] == "EffectsUnreconciled"
+            await one.call("finish_effect", work=work, id="charge-1", state="Succeeded")
+            after = (await one.call("reclaim", work=work, purpose="and the rest"))["lease"]
+            assert after["epoch"] > before["epoch"]
+            assert after["effects_left"] == 64
+            begun = await one.call("begin_effect", work=work, recipient="mail", action="send")
+            assert begun["headers"]["Worklease-Epoch"] == str(after["epoch"])
+            await one.call("finish_effect", work=work, id=begun["id"], state="Failed")
+            await one.call("complete", work=work, message="done")
+
+    asyncio.run(main())
+    history = Work(cluster, namespace, "w").reaches("Completed")["history"]
+    assert [tenure["endReason"] for tenure in history] == ["Reclaimed", "Completed"]

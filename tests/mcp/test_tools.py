@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
-from support.tool_agents import over_stdio
+from support.agents import over_stdio
 from support.cluster import Cluster, Identity
 from worklease import errors
 from worklease.mcp.command import parser

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.tool_agents import MODES, over_http, over_stdio
+from support.agents import MODES, over_http, over_stdio
 from support.cluster import Cluster, Identity
 from support.holding import wire
 from support.speaking import Work

@@ -79,6 +79,13 @@ TOOLS = (
         repeats=True,
     ),
     Tool(
+        "reclaim",
+        holder.reclaim,
+        arguments.ReclaimArguments,
+        results.LeaseAnswer,
+        "Go on with work that you hold under a fresh epoch, when effects_left is 0; finish what you began first.",
+    ),
+    Tool(
         "release",
         holder.release,
         arguments.ReleaseArguments,
