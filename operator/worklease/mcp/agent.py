@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -49,6 +49,10 @@ class Agent:
         self.client = client
         self.terms = terms
         self.tenures: dict[str, Tenure] = {}
+        self.calls = 0
+        """How many are on their way."""
+        self.called_at = asyncio.get_running_loop().time()
+        """When one began or ended last, on the loop's clock."""
         self._owners = asyncio.TaskGroup()
         self._past: OrderedDict[str, LeaseLost] = OrderedDict()
         self._news: deque[Warning] = deque(maxlen=PAST_MAX)
@@ -73,8 +77,19 @@ class Agent:
         """NAMESPACE/NAME of what an agent calls NAME."""
         return work if "/" in work else f"{self.client.namespace}/{work}"
 
-    def called(self) -> None:
-        """The agent has called something: it is alive."""
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """The agent calls something: it is alive, at the beginning and at the end."""
+        self.calls += 1
+        try:
+            self._progressed()
+            yield
+        finally:
+            self._progressed()
+            self.calls -= 1
+
+    def _progressed(self) -> None:
+        self.called_at = asyncio.get_running_loop().time()
         for tenure in self.tenures.values():
             if tenure.is_held:
                 tenure.lease.progress()
