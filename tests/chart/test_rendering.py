@@ -11,6 +11,7 @@ import yaml
 from generation import rendered as generated
 from support.cluster import Cluster
 from support.helm import EVERYTHING, Helm, Manifest, Values, find
+from worklease.api import fence_policy
 
 MONITORING = "monitoring.coreos.com/v1"
 MATRIX: dict[str, Values] = {
@@ -77,6 +78,17 @@ def test_what_is_generated_is_rendered_unchanged(helm: Helm, file: str) -> None:
         assert one["metadata"].get("labels", {}).items() <= found["metadata"]["labels"].items()
         kept = found["metadata"].get("annotations", {}).get("helm.sh/resource-policy")
         assert kept == ("keep" if one["kind"] == "CustomResourceDefinition" else None)
+
+
+def test_controllers_are_exempted_from_the_fence(helm: Helm) -> None:
+    """By group or by name, beside the cluster's own parts."""
+    fence = EVERYTHING["fence"]
+    wanted = fence_policy.manifests(
+        (*fence_policy.EXEMPT_GROUPS, *fence["exemptGroups"]), (*fence_policy.EXEMPT_USERS, *fence["exemptUsers"])
+    )
+    manifests = helm.render(EVERYTHING)
+    for one in wanted:
+        assert find(manifests, one["kind"], one["metadata"]["name"])["spec"] == one["spec"]
 
 
 def test_nothing_is_granted_beyond_what_is_generated(helm: Helm) -> None:

@@ -32,7 +32,11 @@ EVERYTHING: Values = {
         "logFormat": "text",
         "logLevel": "debug",
     },
-    "fence": {"enabled": True},
+    "fence": {
+        "enabled": True,
+        "exemptGroups": ["system:serviceaccounts:team", "system:serviceaccounts:team-b"],
+        "exemptUsers": ["system:robot"],
+    },
     "priorityClassName": "system-cluster-critical",
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "agents", "operator": "Exists", "effect": "NoSchedule"}],
