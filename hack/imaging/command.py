@@ -23,7 +23,7 @@ KEPT_ARCHIVES = 4
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 LABELS = {
     "org.opencontainers.image.title": "worklease",
-    "org.opencontainers.image.description": "A lease on work, not ownership of it: the operator and the command.",
+    "org.opencontainers.image.description": "A lease on work, not ownership of it: the operator, the command and the MCP server.",
     "org.opencontainers.image.licenses": "Apache-2.0",
     "org.opencontainers.image.version": worklease.__version__,
 }
