@@ -20,7 +20,7 @@ RUN cd /opt/worklease/lib/python*/site-packages/kubernetes \
 FROM ${PYTHON_IMAGE}
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="worklease" \
-      org.opencontainers.image.description="A lease on work, not ownership of it: the operator, the command and the MCP server." \
+      org.opencontainers.image.description="A lease on work: the operator, the command and the MCP server." \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/worklease /opt/worklease

@@ -10,6 +10,7 @@ import yaml
 
 from generation import rendered as generated
 from support.cluster import Cluster
+from support.gitops import EXAMPLES
 from support.helm import EVERYTHING, Helm, Manifest, Values, find
 from worklease.api import fence_policy
 
@@ -126,6 +127,19 @@ def test_every_object_is_labelled_with_its_release(helm: Helm) -> None:
     """So that all of an installation can be listed."""
     for one in helm.render(EVERYTHING):
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == "worklease", one["metadata"]["name"]
+
+
+def test_flux_installs_this_chart_and_waits_for_what_it_has(helm: Helm) -> None:
+    """The values of its HelmRelease are taken, and each health check is about an object that there will be."""
+    flux = EXAMPLES / "flux"
+    platform = list(yaml.safe_load_all((flux / "operator.yaml").read_text()))
+    (release,) = [one for one in platform if one["kind"] == "HelmRelease"]
+    manifests = helm.render(release["spec"]["values"], release["metadata"]["namespace"])
+    there = {(one["kind"], one["metadata"]["name"]) for one in [*platform, *manifests]}
+    waiting = yaml.safe_load((flux / "cluster.yaml").read_text())
+    assert {(check["kind"], check["name"]) for check in waiting["spec"]["healthChecks"]} <= there
+    (needed,) = yaml.safe_load((flux / "kustomization.yaml").read_text())["spec"]["dependsOn"]
+    assert needed == {key: waiting["metadata"][key] for key in ("name", "namespace")}
 
 
 def _list(manifests: list[Manifest]) -> str:
