@@ -163,8 +163,8 @@ class Agent:
             with contextlib.suppress(ApiError):
                 await client.session.request("PATCH", path, patch, content_type=JSON_PATCH, timeout_seconds=2.0)
         with contextlib.suppress(OSError):
-            await deliver(self.orders.socket, "ledger", lease.key, epoch, f"late-{secrets.token_hex(4)}")
-            await deliver(self.orders.socket, "vault", lease.key, epoch, f"late-{secrets.token_hex(4)}")
+            for recipient in RECIPIENTS:
+                await deliver(self.orders.socket, recipient, lease.key, epoch, f"late-{secrets.token_hex(4)}")
 
     async def _answer_for_ever(self, client: Client) -> None:
         while True:

@@ -30,8 +30,24 @@ def taken_over() -> tuple[Tale, int]:
     return tale.grant("AfterRevocation"), old
 
 
+def accepted() -> Tale:
+    """Alice offers to bob, who accepts, and the acceptance has taken effect."""
+    return held().handoff().handoff(answer="Accepted").reserve().handoff(phase="Accepted", answer="Accepted")
+
+
+def handed_over() -> Tale:
+    """Bob has claimed and holds."""
+    tale = accepted().claim("bob", "b1").grant("Handoff")
+    tale.status["history"][-1]["handoffUID"] = "uid-h"
+    return tale.handoff(phase="Completed", answer="Accepted", grantedEpoch=tale.status["epoch"])
+
+
 RIGHT: dict[str, Callable[[], Tale]] = {
     "held and renewed": held,
+    "handed over": handed_over,
+    "accepted, and the target does not come": lambda: (
+        accepted().decide(successor=None).handoff(phase="Lapsed", answer="Accepted")
+    ),
     "granted after an expiry": lambda: expired(held()).claim("bob", "b1").grant("AfterExpiry").believe("bob", 9.0),
     "granted after a revocation while the old holder believes": lambda: taken_over()[0],
     "an effect logged, sent and settled": lambda: (
@@ -167,8 +183,29 @@ def a_completion_that_is_lost() -> Tale:
 
 
 def a_reservation_without_an_acceptance() -> Tale:
-    reserved = {"holderIdentity": "bob", "handoff": "h", "handoffUID": "uid-h", "until": "2026-01-01T00:00:00Z"}
-    return held().decide(successor=reserved)
+    return held().handoff().reserve()
+
+
+def two_acceptances_of_one_epoch() -> Tale:
+    tale = accepted().decide(successor=None).handoff(phase="Lapsed", answer="Accepted")
+    return tale.handoff("other").handoff("other", answer="Accepted").reserve("other")
+
+
+def accepted_before_it_has_taken_effect() -> Tale:
+    return held().handoff().handoff(answer="Accepted").handoff(phase="Accepted", answer="Accepted")
+
+
+def completed_without_a_grant() -> Tale:
+    tale = accepted()
+    return tale.handoff(phase="Completed", answer="Accepted", grantedEpoch=tale.status["epoch"])
+
+
+def a_final_phase_that_changes() -> Tale:
+    return held().handoff(phase="Rejected", answer="Rejected").handoff(phase="Stale", answer="Rejected")
+
+
+def a_handoff_that_is_answered_twice() -> Tale:
+    return held().handoff().handoff(answer="Rejected").handoff(answer="Accepted")
 
 
 def said_and_decided_in_one_write() -> Tale:
@@ -212,6 +249,11 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     ended_without_a_cause: Promise.ONE_DECISION,
     a_completion_that_is_lost: Promise.ONE_DECISION,
     a_reservation_without_an_acceptance: Promise.ONE_DECISION,
+    two_acceptances_of_one_epoch: Promise.ONE_DECISION,
+    accepted_before_it_has_taken_effect: Promise.ONE_DECISION,
+    completed_without_a_grant: Promise.ONE_DECISION,
+    a_final_phase_that_changes: Promise.ONE_DECISION,
+    a_handoff_that_is_answered_twice: Promise.PAST_EPOCH,
     said_and_decided_in_one_write: Promise.ONE_DECISION,
     a_denial_that_names_the_holder: Promise.DENIAL,
     an_attempted_effect_vanishes: Promise.RECORDED,

@@ -92,9 +92,15 @@ def missing(found: Coverage) -> list[str]:
     return [f"{heading}: {name}" for heading, names in EXPECTED.items() for name in names if not found[heading][name]]
 
 
-def table(found: Coverage) -> str:
-    """The counts as markdown."""
+def table(found: Coverage, records: Iterable[Record] = ()) -> str:
+    """The counts as markdown, under the plan of the run."""
     lines = ["| what | how often |", "|---|---|"]
+    for record in records:
+        if record["kind"] == "run":
+            minutes = f"{record['seconds'] / 60:.1f} minutes"
+            lines.append(
+                f"| run | seed {record['seed']}, {minutes}, {record['agents']} agents, {record['items']} items |"
+            )
     for heading, counts in found.items():
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         lines.append(f"| {heading} | {told or 'none'} |")
