@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.histories import LEASE, Tale, held
+from chaos.histories import LEASE, PATH, Tale, held
 from chaosrun.checker import check
 from chaosrun.checker.model import Promise
 
@@ -230,6 +230,16 @@ def an_answer_from_the_past() -> Tale:
     return tale.event("bob#1", "answer", call=call, outcome="ok", status=200, version=101)
 
 
+def a_write_that_is_not_stored() -> Tale:
+    tale = held()
+    call = tale._call("alice#1", "PATCH", PATH, [{"op": "add", "path": "/spec/suspend", "value": True}])
+    return tale.event("alice#1", "answer", call=call, outcome="ok", status=200, version=tale.revision)
+
+
+def somebody_else_speaks_for_the_holder() -> Tale:
+    return held().renew("bob", "2026-01-01T00:00:05Z")
+
+
 def an_item_that_nobody_can_take() -> Tale:
     return held().event("run", "settled", unsettled={LEASE: "its own grant: TimeoutError"})
 
@@ -266,6 +276,8 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     a_lower_epoch_at_the_fence: Promise.FENCE,
     a_refusal_without_a_reason: Promise.JUSTIFIED,
     an_answer_from_the_past: Promise.JUSTIFIED,
+    a_write_that_is_not_stored: Promise.JUSTIFIED,
+    somebody_else_speaks_for_the_holder: Promise.NO_EFFECT,
 }
 
 
@@ -278,6 +290,16 @@ def test_what_must_never_happen_is_reported_as_the_promise_that_it_breaks(tell: 
 def test_every_promise_has_a_history_that_breaks_it() -> None:
     """A promise that no history could break would be checked in vain."""
     assert set(WRONG.values()) == set(Promise)
+
+
+def test_a_repetition_after_a_lost_answer_does_not_make_the_write_a_later_one() -> None:
+    """The repetition changes nothing, and its answer names the revision that was made long before it was sent."""
+    tale = held()
+    tale.renew("alice", "2026-01-01T00:00:07Z")
+    tale.records = [record for record in tale.records if record is not tale.records[-1]]
+    call = tale.pass_by(5)._call("alice#1", "PATCH", PATH, tale.records[-2]["body"])
+    tale.event("alice#1", "answer", call=call, outcome="ok", status=200, version=tale.revision)
+    assert check(tale.pass_by(5.5).decide(phase="Jeopardy").records) == []
 
 
 def test_a_belief_under_a_clock_beyond_the_bounds_is_excused() -> None:

@@ -17,7 +17,8 @@ from worklease.api.policies import POLICIES
 
 from . import handoffs
 from .model import Call, History, Promise, Version, Violation
-from .rules import PatchError, patched, refused
+from .patches import PatchError, patched
+from .rules import refused
 
 DENIED = re.compile(r"denied request: (.*)", re.S)
 UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \w+ resource')
