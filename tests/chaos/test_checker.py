@@ -230,6 +230,13 @@ def an_answer_from_the_past() -> Tale:
     return tale.event("bob#1", "answer", call=call, outcome="ok", status=200, version=101)
 
 
+def a_revision_that_is_seen_before_it_is_made() -> Tale:
+    tale = held().renew("alice", "2026-01-01T00:00:05Z")
+    stored = next(record for record in reversed(tale.records) if record["kind"] == "store")
+    stored["at"] -= 1.0
+    return tale
+
+
 def a_write_that_is_not_stored() -> Tale:
     tale = held()
     call = tale._call("alice#1", "PATCH", PATH, [{"op": "add", "path": "/spec/suspend", "value": True}])
@@ -277,6 +284,7 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     a_refusal_without_a_reason: Promise.JUSTIFIED,
     an_answer_from_the_past: Promise.JUSTIFIED,
     a_write_that_is_not_stored: Promise.JUSTIFIED,
+    a_revision_that_is_seen_before_it_is_made: Promise.JUSTIFIED,
     somebody_else_speaks_for_the_holder: Promise.NO_EFFECT,
 }
 

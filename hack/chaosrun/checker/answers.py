@@ -68,7 +68,12 @@ def _paths(call: Call) -> list[str]:
 
 
 def _in_real_time(history: History) -> Iterator[Violation]:
-    """A write that began after another one was answered has a later revision, on the same object."""
+    """A write that began after another one was answered has a later revision, and none is seen before it is made."""
+    for (_, name), versions in history.versions.items():
+        for version in versions:
+            if version.not_before > version.not_after:
+                text = f"it was seen {version.not_before - version.not_after:.3f} s before it can have been made"
+                yield Violation(Promise.JUSTIFIED, name, version.revision, text)
     by_object: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in history.calls:
         target = call.target
