@@ -237,6 +237,18 @@ def a_revision_that_is_seen_before_it_is_made() -> Tale:
     return tale
 
 
+def a_revision_that_only_a_watch_has_seen() -> Tale:
+    tale = held()
+    return tale.event("bob#1", "seen", watch="1", plural="workleases", object=LEASE, revision=tale.revision + 1)
+
+
+def a_watch_that_goes_back() -> Tale:
+    tale = held()
+    for revision in (tale.revision, tale.revision - 1):
+        tale.event("bob#1", "seen", watch="1", plural="workleases", object=LEASE, revision=revision)
+    return tale
+
+
 def a_write_that_is_not_stored() -> Tale:
     tale = held()
     call = tale._call("alice#1", "PATCH", PATH, [{"op": "add", "path": "/spec/suspend", "value": True}])
@@ -284,6 +296,8 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     a_refusal_without_a_reason: Promise.JUSTIFIED,
     an_answer_from_the_past: Promise.JUSTIFIED,
     a_write_that_is_not_stored: Promise.JUSTIFIED,
+    a_revision_that_only_a_watch_has_seen: Promise.JUSTIFIED,
+    a_watch_that_goes_back: Promise.JUSTIFIED,
     a_revision_that_is_seen_before_it_is_made: Promise.JUSTIFIED,
     somebody_else_speaks_for_the_holder: Promise.NO_EFFECT,
 }

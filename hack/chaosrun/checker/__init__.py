@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from chaosrun.history import Record
 
-from . import answers, decisions, effects, grants, handoffs, settled, standing, statements
+from . import answers, decisions, effects, grants, handoffs, settled, standing, statements, watches
 from .model import History, Violation
 
 CHECKS: tuple[Callable[[History], Iterable[Violation]], ...] = (
@@ -17,6 +17,7 @@ CHECKS: tuple[Callable[[History], Iterable[Violation]], ...] = (
     handoffs.check,
     standing.check,
     answers.check,
+    watches.check,
     settled.check,
 )
 

@@ -37,7 +37,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "answers": ANSWERS,
     "deliveries": DELIVERIES,
     "handoffs": ("Completed", "Rejected", "Lapsed"),
-    "runs": ("settled",),
+    "runs": ("settled", "seen by watches"),
 }
 """What a long run must have seen at least once."""
 
@@ -51,6 +51,8 @@ def covered(records: Iterable[Record]) -> Coverage:
             found["faults"][record["fault"]] += 1
         elif record["kind"] == "delivery":
             found["deliveries"][f"{record['recipient']} {record['outcome']}"] += 1
+        elif record["kind"] == "seen":
+            found["runs"]["seen by watches"] += 1
         elif record["kind"] == "settled":
             found["runs"]["settled"] += 1
     deliveries = history.of_kind("delivery")

@@ -221,6 +221,7 @@ class History:
             seen.append((version.revision, record["at"]))
         answered = [call for call in self.calls if call.outcome == "ok" and call.version]
         begun = sorted(self._begun(answered))
+        seen += [(record["revision"], record["at"]) for record in self.of_kind("seen")]
         seen += [(call.version, call.ended_at) for call in answered]
         earliest = _running(begun, max)
         latest = _running(sorted(seen, reverse=True), min)[::-1]
