@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from chaosrun.faults import KINDS
 from chaosrun.history import Record
 
-from . import answers, effects, standing
+from . import answers, effects, standing, waits
 from .model import History, State
 
 Coverage = dict[str, Counter[str]]
@@ -66,6 +66,7 @@ def covered(records: Iterable[Record]) -> Coverage:
             found["refusals by rule"].update(answers.rules_of(call))
     found["beliefs"] = Counter({"all": len(history.beliefs), **standing.excused(history)})
     found["revisions"] = Counter(plural for (plural, _), versions in history.versions.items() for _ in versions)
+    found["milliseconds to a decision"] = Counter(waits.milliseconds(history))
     return found
 
 
