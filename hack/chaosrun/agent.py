@@ -40,7 +40,7 @@ ENDINGS = {
     "fail in an effect": 10,
 }
 """How often a block ends in which way."""
-ANSWERS = {"accept": 60, "accept and forget": 20, "reject": 20}
+ANSWERS = {"accept": 50, "accept and forget": 30, "reject": 20}
 """How often an offer is answered in which way."""
 HAUNTED = 0.6
 """After how many of its tenures it goes on as a zombie."""

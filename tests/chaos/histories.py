@@ -55,6 +55,10 @@ class Tale:
     def refuse(self, user: str, status: int, message: str, **said: Any) -> Tale:
         """A user states something, and is refused."""
         patch = [{"op": "add", "path": f"/spec/{name}", "value": value} for name, value in said.items()]
+        return self.refuse_patch(user, status, message, patch)
+
+    def refuse_patch(self, user: str, status: int, message: str, patch: list[dict[str, Any]]) -> Tale:
+        """A user's patch is refused."""
         call = self._call(f"{user}#1", "PATCH", PATH, patch)
         return self.event(f"{user}#1", "answer", call=call, outcome="refused", status=status, message=message)
 

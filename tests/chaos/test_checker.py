@@ -61,10 +61,18 @@ RIGHT: dict[str, Callable[[], Tale]] = {
     "a refusal that the stored state justifies": lambda: held().refuse(
         "bob", 422, "spec.claim: Forbidden: work is leased until about 2026-01-01T00:00:00Z", **_claim(held(), "bob")
     ),
+    "an effect that is logged again after a lost answer": lambda: (
+        lambda tale: tale.refuse_patch(
+            "alice", 422, "spec.effects[1]: Duplicate value", [{**ADD_EFFECT, "value": tale.spec["effects"][0]}]
+        )
+    )(held().add_effect("alice", "e1", held().status["epoch"])),
     "a mailbox without a fence gets effects in any order": lambda: (
         lambda pair: pair[0].deliver(pair[0].status["epoch"], "late-1", "mailbox").deliver(pair[1], "late-2", "mailbox")
     )(taken_over()),
 }
+
+
+ADD_EFFECT = {"op": "add", "path": "/spec/effects/-"}
 
 
 def _claim(tale: Tale, user: str) -> dict[str, object]:

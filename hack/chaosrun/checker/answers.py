@@ -22,6 +22,8 @@ from .rules import refused
 
 DENIED = re.compile(r"denied request: (.*)", re.S)
 UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \w+ resource')
+DUPLICATE = "Duplicate value"
+"""By the schema: an effect is logged again after a lost answer, and the list is a map by id."""
 TEST_FAILED = "the server rejected our request"
 LEASED = re.compile(r"work is leased until about \S+Z")
 _RULES = (*statements.RULES, *(rule for rules in statements.EFFECT_ITSELF.values() for rule in rules), *handoff.RULES)
@@ -60,6 +62,8 @@ def rules_of(call: Call) -> list[str]:
         return meant or found
     if UNAUTHORIZED.search(call.message):
         return ["authorization"]
+    if DUPLICATE in call.message:
+        return ["effects.duplicate"]
     return ["patch test"] if TEST_FAILED in call.message else ["other"]
 
 
@@ -117,6 +121,9 @@ def _justifies(version: Version, call: Call) -> bool:
         new = patched(version.state, call.body)["spec"]
     except PatchError:
         return TEST_FAILED in call.message or call.status in (400, 422)
+    if DUPLICATE in call.message:
+        ids = [effect["id"] for effect in new.get("effects", [])]
+        return len(set(ids)) < len(ids)
     failed = refused(version.state, new)
     if denied := DENIED.search(call.message):
         # Policies are asked after the rules, so here the rules must have admitted it.
