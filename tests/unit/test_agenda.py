@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from worklease.controller.agenda import HOPELESS_SECONDS, RETRY_SECONDS, Agenda
+from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.kube.clock import ServerClock
 
@@ -124,20 +124,6 @@ def test_what_is_hopeless_is_not_tried_again_for_every_news(caplog: pytest.LogCa
             agenda.now("b")
             await settled.times(1)
         assert settled.uids == ["b"]
-        agenda.forget("a")
-
-    played(story)
-
-
-def test_what_is_forbidden_is_hopeless_only_when_it_stays_so() -> None:
-    """A server that has just started does not know all roles: a status is not put off for a minute for that."""
-
-    async def story() -> None:
-        agenda = Agenda(WatchClock(ServerClock()), Settled())
-        delays = [agenda.failed("a", forbidden=True) for _ in range(len(RETRY_SECONDS) + 1)]
-        assert max(delays[:-1]) < HOPELESS_SECONDS == delays[-1]
-        agenda.succeeded("a")
-        assert agenda.failed("a", forbidden=True) < HOPELESS_SECONDS
         agenda.forget("a")
 
     played(story)

@@ -15,7 +15,6 @@ from worklease.controller.deadlines import Deadlines
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-FORBIDDEN = 403
 HOPELESS_SECONDS = 60.0
 """When to try again what cannot be expected to go better soon."""
 
@@ -74,16 +73,13 @@ class Agenda:
         self._failures.pop(uid, None)
         return self._due_at.pop(uid, None)
 
-    def failed(self, uid: str, *, hopeless: bool = False, forbidden: bool = False) -> float:
-        """Try again after a while that grows; a hopeless one later, and not sooner whatever is seen of it.
-
-        What is forbidden is hopeless only when it stays so: a server that has just started does not know all roles.
-        """
-        failures = self._failures.get(uid, 0)
-        if hopeless or (forbidden and failures >= len(RETRY_SECONDS)):
+    def failed(self, uid: str, *, hopeless: bool = False) -> float:
+        """Try again after a while that grows; a hopeless one later, and not sooner whatever is seen of it."""
+        if hopeless:
             delay = HOPELESS_SECONDS
             self._held_off.add(uid)
         else:
+            failures = self._failures.get(uid, 0)
             self._failures[uid] = failures + 1
             delay = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)] * random.uniform(0.8, 1.2)
         if (earlier := self._retries.pop(uid, None)) is not None:

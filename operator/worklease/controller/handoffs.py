@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from worklease.api.handoff import Handoff, HandoffPhase
 from worklease.api.worklease import Successor, WorkLease
 from worklease.controller import stalls
-from worklease.controller.agenda import FORBIDDEN, Agenda
+from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
 from worklease.controller.recorder import Recorder
@@ -244,8 +244,7 @@ class Handoffs:
     def _failed(self, uid: str, handoff: Handoff, error: ApiError) -> None:
         self._metrics.swaps.labels("failed").inc()
         refused = isinstance(error, Refused)
-        forbidden = refused and error.status == FORBIDDEN
-        delay = self.agenda.failed(uid, hopeless=refused and not forbidden, forbidden=forbidden)
+        delay = self.agenda.failed(uid, hopeless=refused)
         level = logging.ERROR if refused else logging.WARNING
         logger.log(level, "a status of handoff %s was not stored (%s); next try in %.1f s", handoff.key, error, delay)
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from worklease.api.handoff import Handoff
 from worklease.api.worklease import Successor, WorkLease
 from worklease.controller import stalls
-from worklease.controller.agenda import FORBIDDEN, Agenda
+from worklease.controller.agenda import Agenda
 from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
@@ -260,8 +260,7 @@ class Reconciler:
         if too_large:
             self._metrics.too_large.inc()
         refused = isinstance(error, Refused) and not isinstance(error, Conflict)
-        forbidden = refused and error.status == FORBIDDEN
-        delay = self.agenda.failed(uid, hopeless=(refused and not forbidden) or too_large, forbidden=forbidden)
+        delay = self.agenda.failed(uid, hopeless=refused or too_large)
         level = logging.ERROR if refused else logging.WARNING
         logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
 
