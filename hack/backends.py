@@ -31,6 +31,8 @@ PACKAGES = {
     "pgbench": "postgresql",
     "redis-server": "redis-server",
     "nginx": "nginx-light",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
 }
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
 

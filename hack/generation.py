@@ -1,4 +1,4 @@
-"""Writes what is made from the code: crds/, charts/worklease/files/ and docs/reference.md."""
+"""Writes what is made from the code: crds/, charts/worklease/files/ (not its alerts) and docs/reference.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+import dashboard
 import reference
 from progress import say
 from worklease.api import crd, fence_policy, policies, roles
@@ -38,12 +39,15 @@ def rendered() -> dict[Path, str]:
     files: dict[Path, list[dict[str, Any]]] = {
         Path("crds/workleases.yaml"): [crd.worklease_crd()],
         Path("crds/handoffs.yaml"): [crd.handoff_crd()],
+        Path("charts/worklease/files/crds/workleases.yaml"): [crd.worklease_crd()],
+        Path("charts/worklease/files/crds/handoffs.yaml"): [crd.handoff_crd()],
         Path("charts/worklease/files/fence.yaml"): fence_policy.manifests(),
         Path("charts/worklease/files/policies.yaml"): policies.manifests(),
         Path("charts/worklease/files/roles.yaml"): roles.manifests(),
     }
     return {
         Path("docs/reference.md"): reference.rendered(),
+        Path("charts/worklease/files/dashboards/worklease.json"): dashboard.rendered(),
         **{
             path: HEADER + yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
             for path, manifests in files.items()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import worklease.client.client as client_module
-from worklease.client.claims import Grant
+from worklease.client.deciding import Grant
 from worklease.client.holding import Holding
 from worklease.client.timing import Belief, Standing
 from worklease.kube.clock import ServerClock

@@ -15,6 +15,7 @@ from commands import SetupError
 from locking import cache_directory
 
 HERE = Path(__file__).resolve().parent
+NODE = HERE.parent / "localnode"
 VERSION = re.compile(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?")
 
 Version = tuple[int, int, int]
@@ -40,18 +41,25 @@ class Tool:
 
     @property
     def cached_name(self) -> str:
-        """The name in the cache; a change of the pinned modules makes a new one."""
-        pinned = hashlib.sha256((self.module / "go.mod").read_bytes()).hexdigest()[:12]
+        """The name in the cache; a change of the pinned modules, or of our own sources, makes a new one."""
+        sources = [self.module / "go.mod", *sorted(self.module.glob("*.go"))]
+        pinned = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
         return f"{self.name}-{self.version}-{pinned}"
 
 
 KUBERNETES_VERSION = "1.37.2"
 ETCD_VERSION = "3.7.3"
+HELM_VERSION = "4.3.1"
+COREDNS_VERSION = "1.15.0"
+PAUSE_VERSION = "1.0.0"
 KUBERNETES_AT_LEAST: Version = (1, 34, 0)
 ETCD_AT_LEAST: Version = (3, 6, 0)
+HELM_AT_LEAST: Version = (3, 19, 0)
+COREDNS_AT_LEAST: Version = (1, 11, 0)
+PAUSE_AT_LEAST: Version = (1, 0, 0)
 
 
-def _kubernetes(name: str, usually: str, *version_arguments: str) -> Tool:
+def _kubernetes(name: str, usually: str, *version_arguments: str, module: Path = HERE / "kubernetes") -> Tool:
     major, minor, _ = KUBERNETES_VERSION.split(".")
     variables = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
     stamp = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in variables.items())
@@ -60,7 +68,7 @@ def _kubernetes(name: str, usually: str, *version_arguments: str) -> Tool:
         KUBERNETES_VERSION,
         KUBERNETES_AT_LEAST,
         version_arguments,
-        HERE / "kubernetes",
+        module,
         f"k8s.io/kubernetes/cmd/{name}",
         f"-s -w {stamp}",
         usually,
@@ -83,6 +91,39 @@ TOOLS = {
         _kubernetes("kube-apiserver", "4 min on 2 cores", "--version"),
         _kubernetes("kube-controller-manager", "90 s on 2 cores", "--version"),
         _kubernetes("kubectl", "30 s on 2 cores", "version", "--client"),
+        _kubernetes("kubelet", "2 min on 2 cores", "--version", module=NODE / "kubernetes"),
+        _kubernetes("kube-scheduler", "1 min on 2 cores", "--version", module=NODE / "kubernetes"),
+        _kubernetes("kube-proxy", "30 s on 2 cores", "--version", module=NODE / "kubernetes"),
+        Tool(
+            "coredns",
+            COREDNS_VERSION,
+            COREDNS_AT_LEAST,
+            ("-version",),
+            NODE / "coredns",
+            ".",
+            "-s -w",
+            "90 s on 2 cores",
+        ),
+        Tool(
+            "worklease-pause",
+            PAUSE_VERSION,
+            PAUSE_AT_LEAST,
+            ("--version",),
+            NODE / "pause",
+            ".",
+            "-s -w",
+            "5 s",
+        ),
+        Tool(
+            "helm",
+            HELM_VERSION,
+            HELM_AT_LEAST,
+            ("version", "--short"),
+            HERE / "helm",
+            "helm.sh/helm/v4/cmd/helm",
+            f"-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}",
+            "3 min on 2 cores",
+        ),
     )
 }
 

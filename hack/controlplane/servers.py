@@ -54,7 +54,7 @@ class ControlPlane:
     """A control plane for one owner, also as a context manager. Start it from the main thread (see tether.py).
 
     `users` get static tokens beside the administrator `admin`. Everything lies in `directory`, by default a
-    temporary one that stop() removes.
+    temporary one that stop() removes. The API server listens on `address` alone.
     """
 
     def __init__(
@@ -65,12 +65,16 @@ class ControlPlane:
         directory: Path | None = None,
         binaries: Binaries | None = None,
         api_server_arguments: Iterable[str] = (),
+        address: str = LOOPBACK,
+        controllers: Iterable[str] = CONTROLLERS_RUN,
     ) -> None:
         self.users = {user.name: user for user in (User(ADMIN, ("system:masters",)), *users)}
         self._controllers_user = User(CONTROLLER_MANAGER)
         self.controller_manager = controller_manager
         self._binaries = binaries
         self._api_server_arguments = tuple(api_server_arguments)
+        self._address = address
+        self._controllers = tuple(controllers)
         self._given_directory = directory
         self._directory: Path | None = None
         self._workspace: Workspace | None = None
@@ -98,7 +102,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """The URL of the API server."""
-        return f"https://{LOOPBACK}:{self._api_server_port}"
+        return f"https://{self._address}:{self._api_server_port}"
 
     @property
     def etcd_server(self) -> str:
@@ -216,9 +220,7 @@ class ControlPlane:
                     raise
             else:
                 return port
-        raise StartError(
-            f"{name} found no free port on {LOOPBACK} in {PORT_ATTEMPTS} attempts; its log: {self.log(name)}"
-        )
+        raise StartError(f"{name} found no free port in {PORT_ATTEMPTS} attempts; its log: {self.log(name)}")
 
     def _wait(self, name: str) -> None:
         process, ready = self._processes[name], self._ready[name]
@@ -258,8 +260,8 @@ class ControlPlane:
         return [
             str(self._found(API_SERVER)),
             f"--etcd-servers={self.etcd_server}",
-            f"--bind-address={LOOPBACK}",
-            f"--advertise-address={LOOPBACK}",
+            f"--bind-address={self._address}",
+            f"--advertise-address={self._address}",
             "--endpoint-reconciler-type=none",
             f"--secure-port={port}",
             f"--cert-dir={directory / 'certificates'}",
@@ -276,7 +278,8 @@ class ControlPlane:
         return [
             str(self._found(CONTROLLERS)),
             f"--kubeconfig={self.directory / CONTROLLERS_KUBECONFIG}",
-            f"--controllers={','.join(CONTROLLERS_RUN)}",
+            f"--controllers={','.join(self._controllers)}",
+            f"--root-ca-file={self.ca_file}",
             "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--secure-port=0",
@@ -293,7 +296,7 @@ class ControlPlane:
         if len(certificates) < 2:
             return False
         self.ca_file.write_text(certificates[-1])
-        return bool(_ask(f"https://{LOOPBACK}:{port}/readyz", self.ca_file, self.users[ADMIN].token))
+        return bool(_ask(f"https://{self._address}:{port}/readyz", self.ca_file, self.users[ADMIN].token))
 
     def _controllers_ready(self) -> bool:
         url = f"{self.server}/api/v1/namespaces/default/serviceaccounts/default"

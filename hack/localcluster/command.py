@@ -9,13 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from commands import SetupError
 from controlplane import ensure
 from controlplane.binaries import TOOLS, new_enough, version_of
+from localnode import requirements
+from localnode.node import load
+from localnode.node import tools as node_tools
 from locking import locked
 from progress import Progress, say
 
@@ -28,9 +33,12 @@ DOWN_WITHIN_SECONDS = 40.0
 POLL_SECONDS = 0.1
 NOT_UP = 3
 LAST_CHARACTERS = 4000
+NODE_ANSWER_WITHIN_SECONDS = 30.0
 
 DESCRIPTION = """A Kubernetes control plane on this machine, without containers: etcd, kube-apiserver and
 kube-controller-manager as processes on loopback, with worklease's CRDs, policies and roles installed.
+With --node (Linux, as root) also a node that runs pods: kubelet, kube-proxy, scheduler, DNS and containerd, in
+namespaces of their own, without Docker and without a registry: pods run the images that `load` has given it.
 It is thrown away when it goes down or the machine restarts."""
 
 EPILOG = """Use it with: eval "$(hack/cluster up)". The kubeconfig's contexts are admin (the current one) and
@@ -49,35 +57,84 @@ def main(arguments: Sequence[str]) -> int:
         default=True,
         help="run kube-controller-manager: garbage collection, deletion of namespaces (default: yes)",
     )
+    up_parser.add_argument("--node", action="store_true", help="with a node that runs pods (Linux, as root)")
+    up_parser.add_argument("--empty", action="store_true", help="without worklease, to install its chart by yourself")
+    up_parser.add_argument("--while", type=int, dest="owner", metavar="PID", help="end it when this process has ended")
+    load_parser = commands.add_parser("load", help="give the node images, as OCI or Docker archives")
+    load_parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     commands.add_parser("status", help=f"say what runs; exit code {NOT_UP} when it is not up")
     commands.add_parser("down", help="stop everything and remove its data")
     options = parser.parse_args(arguments)
     state = State.default()
     if options.command == "up":
-        return up(state, options.operator, options.controller_manager)
+        if options.empty and options.operator:
+            parser.error("--operator needs what --empty leaves out")
+        if options.node and not options.controller_manager:
+            parser.error("a node needs the controller manager")
+        wanted = Wanted(options.controller_manager, options.node, options.empty, options.owner)
+        return up(state, wanted, options.operator)
+    if options.command == "load":
+        return load_images(state, options.archives)
     return status(state) if options.command == "status" else down(state)
 
 
-def up(state: State, operator: bool, controller_manager: bool) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """What a new cluster is to have. With `owner`, a process id, it ends when that process does."""
+
+    controller_manager: bool = True
+    node: bool = False
+    empty: bool = False
+    owner: int | None = None
+
+    def arguments(self) -> list[str]:
+        """As the supervisor is told."""
+        flags = {"--no-controller-manager": not self.controller_manager, "--node": self.node, "--empty": self.empty}
+        owner = [f"--owner={self.owner}"] if self.owner else []
+        return [*(flag for flag, given in flags.items() if given), *owner]
+
+    def ensure(self) -> None:
+        """Installs and builds all that it needs, here where a person sees the progress."""
+        controllers = ("kube-controller-manager",) if self.controller_manager else ()
+        if self.node:
+            requirements.ensure()
+        ensure("etcd", "kube-apiserver", "kubectl", *controllers, *(node_tools() if self.node else ()))
+
+
+def up(state: State, wanted: Wanted, operator: bool) -> int:
     """Starts what is not running yet, and prints the one line that a shell is to evaluate."""
-    state.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with locked(state.up_lock, lambda process_id: say(f"process {process_id} is doing that; waiting for it")):
-        running = state.running()
-        if running is None:
-            controllers = ("kube-controller-manager",) if controller_manager else ()
-            ensure("etcd", "kube-apiserver", "kubectl", *controllers)
-            running = start(state, controller_manager)
-        if operator:
+    running = make(state, wanted)
+    if operator:
+        with locked(state.up_lock, waiting):
             running = start_operator(state)
     print(f"export KUBECONFIG={shlex.quote(str(state.kubeconfig))}", flush=True)
     advise_kubectl(running)
     return 0
 
 
-def start(state: State, controller_manager: bool) -> Running:
+def make(state: State, wanted: Wanted) -> Running:
+    """The cluster, started unless it runs; two callers at once get one."""
+    state.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with locked(state.up_lock, waiting):
+        running = state.running()
+        if running is None:
+            wanted.ensure()
+            running = start(state, wanted)
+        elif wanted.node and not running.node:
+            raise SetupError("the cluster is up without a node: hack/cluster down, then up --node")
+    return running
+
+
+def waiting(process_id: str) -> None:
+    """Says who is at it."""
+    say(f"process {process_id} is doing that; waiting for it")
+
+
+def start(state: State, wanted: Wanted) -> Running:
     """Starts the supervisor and waits until everything is ready; what does not become so leaves nothing."""
-    command = [sys.executable, "-m", "localcluster", *([] if controller_manager else ["--no-controller-manager"])]
-    with Progress("starting a control plane", "6 s"), state.supervisor_log.open("wb") as log:
+    command = [sys.executable, "-m", "localcluster", f"--directory={state.directory}", *wanted.arguments()]
+    what = ("starting a control plane and a node", "12 s") if wanted.node else ("starting a control plane", "6 s")
+    with Progress(*what), state.supervisor_log.open("wb") as log:
         supervisor = subprocess.Popen(
             command,
             cwd=Path(__file__).resolve().parent.parent,
@@ -96,6 +153,18 @@ def start(state: State, controller_manager: bool) -> Running:
     if running is None:
         raise SetupError(f"the cluster did not start:\n{last_of(state.supervisor_log)}")
     return running
+
+
+def load_images(state: State, archives: Sequence[Path]) -> int:
+    """Gives the node images from files."""
+    running = state.running()
+    if running is None or running.node is None:
+        raise SetupError("no node is up: hack/cluster up --node")
+    for archive in archives:
+        with Progress(f"loading {archive}", "3 s"):
+            said = load(running.node.pid, archive)
+        say(said)
+    return 0
 
 
 def start_operator(state: State) -> Running:
@@ -145,6 +214,10 @@ def status(state: State) -> int:
         found = ensure(name)[name]
         version = ".".join(map(str, version_of(found, TOOLS[name]) or ()))
         print(f"{name:<24} {version:<8} process {pid}, log {state.plane_directory / name}.log")
+    if running.node:
+        name, pid, logs = running.node.name, running.node.pid, running.node.logs
+        print(f"{'node':<24} {name}, first process {pid}, logs {logs}")
+        print(node_status(running, state))
     operator = running.operator
     if operator is None:
         about = "not started: hack/cluster up --operator"
@@ -154,6 +227,24 @@ def status(state: State) -> int:
         about = f"{readiness(operator.address)}, http://{operator.address}, process {operator.pid}"
     print(f"{'worklease-operator':<24} {about}, log {state.operator_log}")
     return 0
+
+
+def node_status(running: Running, state: State) -> str:
+    """What the API server knows of the node, indented."""
+    columns = (
+        "NAME:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion,RUNTIME:.status.nodeInfo.containerRuntimeVersion"
+    )
+    ready = "READY:.status.conditions[?(@.type=='Ready')].status,PODS:.status.allocatable.pods"
+    command = [
+        running.kubectl,
+        f"--kubeconfig={state.kubeconfig}",
+        "get",
+        "nodes",
+        "-o",
+        f"custom-columns={columns},{ready}",
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=NODE_ANSWER_WITHIN_SECONDS)
+    return textwrap.indent((answer.stdout or answer.stderr).rstrip(), "  ")
 
 
 def down(state: State) -> int:
@@ -168,7 +259,8 @@ def down(state: State) -> int:
             wait_for(lambda: state.supervisor_pid() != pid, "the cluster to stop", DOWN_WITHIN_SECONDS)
         except SetupError:
             os.kill(pid, signal.SIGKILL)
-            shutil.rmtree(state.plane_directory, ignore_errors=True)
+            for directory in (state.plane_directory, state.node_directory):
+                shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 

@@ -27,6 +27,15 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class Node:
+    """The node of the cluster: the first process of its namespaces, and where its daemons log."""
+
+    pid: int
+    name: str
+    logs: str
+
+
+@dataclass(frozen=True)
 class Running:
     """What the supervisor tells once everything is ready."""
 
@@ -36,6 +45,7 @@ class Running:
     kubectl: str
     pids: dict[str, int]
     operator: Operator | None
+    node: Node | None = None
 
 
 class State:
@@ -51,6 +61,7 @@ class State:
         self.operator_kubeconfig = directory / "operator.kubeconfig"
         self.operator_wanted = directory / "operator-wanted"
         self.plane_directory = directory / "plane"
+        self.node_directory = directory / "node"
         self.kubeconfig = directory / "kubeconfig"
 
     @classmethod
@@ -97,8 +108,12 @@ class State:
         pid = self.supervisor_pid()
         try:
             content = json.loads(self.running_file.read_text())
-            operator = content.pop("operator")
-            told = Running(**content, operator=Operator(**operator) if operator else None)
+            operator, node = content.pop("operator"), content.pop("node")
+            told = Running(
+                **content,
+                operator=Operator(**operator) if operator else None,
+                node=Node(**node) if node else None,
+            )
         except (OSError, ValueError, TypeError, KeyError):
             return None
         return told if told.pid == pid else None

@@ -75,6 +75,9 @@ class ConfigurationError(WorkleaseError):
 class ApiError(WorkleaseError):
     """The API server answered with a failure, or not at all."""
 
+    may_pass = True
+    """Whether the same request may be answered otherwise a moment later."""
+
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
         self.status = status
@@ -100,6 +103,14 @@ class Unauthenticated(ApiError):
 class Refused(ApiError):
     """The request is not permitted, by authorization, a policy or a rule (403, 422 and other 4xx)."""
 
+    may_pass = False
+
+
+class Forbidden(Refused):
+    """Authorization or a policy denies the request (403). A server that starts knows neither roles nor bindings yet."""
+
+    may_pass = True
+
 
 class NotFound(Refused):
     """The object does not exist (404)."""
@@ -107,6 +118,8 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     """The object has changed since it was read, or exists already (409; for a tested patch also 422)."""
+
+    may_pass = True
 
 
 class LeaseError(WorkleaseError):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 import worklease
 from support.cluster import Cluster, Identity
-from support.holding import Skewed, client_of, losing_answers, until
+from support.holding import LEASE_SECONDS, Skewed, client_of, losing_answers, until
+from support.operators import OperatorThread
 from support.speaking import Agent, Work
 from worklease import EffectState, Standing
+from worklease.errors import Unanswered
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -200,3 +204,49 @@ def test_releasing_what_is_not_held_is_an_error(namespace: str, agent: Identity)
                 await lease.release("again")
 
     asyncio.run(main())
+
+
+def test_what_needs_a_held_lease_waits_until_the_operator_has_seen_the_renewal(
+    cluster: Cluster, namespace: str, agent: Identity, operator: OperatorThread
+) -> None:
+    """Renewed in jeopardy, the holder is certain before status says so: its effect is not refused for that."""
+    work = Work(cluster, namespace, "w")
+    refused: list[worklease.ApiError] = []
+    standing_still = threading.Event()
+
+    async def main() -> None:
+        durations: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "jeopardy_seconds": 600}
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace, **durations) as lease:
+            request = client.session.request
+            cut_off = True
+
+            async def requested(method: str, path: str, body: Any = None, **options: Any) -> Any:
+                if cut_off and isinstance(body, list) and body[0]["path"] == "/spec/renewal":
+                    raise Unanswered("cut off")
+                try:
+                    return await request(method, path, body, **options)
+                except worklease.ApiError as error:
+                    refused.append(error)
+                    raise
+
+            client.session.request = requested  # type: ignore[method-assign]
+            await until(lambda: work.status["phase"] == "Jeopardy", "the operator to say that it is in jeopardy")
+            operator.call(standing_still.wait)
+            cut_off = False
+            await lease.standing_changed(Standing.JEOPARDY)
+            sending = asyncio.create_task(send(lease))
+            await until(lambda: refused, "the effect to be refused, since status says Jeopardy")
+            standing_still.set()
+            await sending
+            await lease.complete("sent")
+
+    async def send(lease: worklease.Lease) -> None:
+        async with lease.effect("mail", "send"):
+            pass
+
+    try:
+        asyncio.run(main())
+    finally:
+        standing_still.set()
+    assert effects_of(work) == {"send": ("Succeeded", "")}
+    work.reaches("Completed")

@@ -17,7 +17,7 @@ from support.waiting import wait_for
 README, PROTOCOL, OPERATOR = "README.md", "docs/protocol.md", "docs/operator.md"
 HANDOFFS, GITOPS = "docs/handoffs.md", "docs/gitops.md"
 RUN_HERE = {
-    README: {"agent", "administrator", "handoff", "python"},
+    README: {"agent", "administrator", "handoff", "python", "shell"},
     PROTOCOL: {"takeover", "reconcile", "waits"},
     OPERATOR: {"help"},
     HANDOFFS: {"inbox", "accept", "claim", "waits"},
@@ -76,6 +76,20 @@ def test_the_agent_in_python_holds_works_and_completes(
     assert "Worklease-Epoch" in answer.stdout
     (tenure,) = item.reaches("Completed")["history"]
     assert (tenure["instance"], tenure["effects"]["succeeded"]) == (agent.instance, 1)
+
+
+@pytest.mark.usefixtures("operator")
+def test_the_agent_in_a_shell_holds_works_and_completes(
+    cluster: Cluster, namespace: str, agent: Identity, item: Work, tmp_path: Path
+) -> None:
+    """The block of the README, with the agent's own token: its command ran under the epoch of the one tenure."""
+    text = documents.block(README, "shell")
+    answer = documents.run(text, cluster, agent, namespace, tmp_path)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    (tenure,) = item.reaches("Completed")["history"]
+    assert (tenure["instance"], tenure["endMessage"]) == (agent.instance, "charged")
+    assert f"charging under epoch {tenure['epoch']}" in answer.stdout
+    assert f"epoch {tenure['epoch']}: {agent.username}" in answer.stdout
 
 
 @pytest.mark.usefixtures("operator")

@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 CONNECTIONS = 4
 LOST_MAX = 4
-"""How many swaps a decision may lose. Two are lost to any other write; then only what the decision has read counts."""
+"""How many swaps a decision may lose. One is lost to any other write; then only what the decision has read counts."""
 LEASE_SECONDS = 20
 
 

@@ -15,6 +15,8 @@ from support.speaking import Agent, Work
 from support.waiting import wait_for
 
 LEASE_SECONDS = 120
+SOON_SECONDS = 30.0
+"""Far less than what is held off for a status that the API server will never take."""
 WATCHES = 2
 """One of each kind."""
 
@@ -161,3 +163,24 @@ def test_a_watch_that_is_open_and_silent_is_replaced(
         other.granted(claim_id)
         work.renew(agent, epoch).must()
         assert work.epoch == epoch
+
+
+def test_a_denial_that_passes_holds_a_decision_up_for_a_moment(
+    cluster: Cluster, namespace: str, agent: Agent, proxy: Proxy, kubeconfig: Path
+) -> None:
+    """A server that starts denies everything until it has read its roles: the grant follows soon after."""
+    denied: list[str] = []
+
+    def deny(path: str, watching: bool) -> int:
+        if path.endswith("/status") and len(denied) < 3:
+            denied.append(path)
+            return 403
+        return 0
+
+    with operating(cluster, namespace, kubeconfig=kubeconfig) as operator:
+        wait_for(lambda: proxy.watches() == WATCHES, "both watches to be open")
+        proxy.refuse = deny
+        work = Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS)
+        claim_id = work.claim(agent)
+        wait_for(lambda: work.status.get("claimID") == claim_id, "the grant", SOON_SECONDS)
+        assert operator.metric("worklease_swaps_total", result="failed") == len(denied) == 3

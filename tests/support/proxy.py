@@ -1,4 +1,4 @@
-"""A proxy between an operator and the API server that can be told to go wrong, as networks and servers do."""
+"""A proxy before the API server that can be told to go wrong, as networks and servers do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTED_WITHIN_SECONDS = 10.0
 
 
 class Proxy:
-    """Hands requests on, in clear text towards the operator. What it does to answers can be set from any thread."""
+    """Hands requests on, in clear text towards who asks. What it does to answers can be set from any thread."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._server = cluster.server
@@ -32,8 +32,10 @@ class Proxy:
         self._stop = asyncio.Event()
         self.refuse: Callable[[str, bool], int] = lambda path, watching: 0
         """Given the path and whether it is a watch: a status to answer instead of asking the server; 0 for none."""
+        self.refusal_headers: dict[str, str] = {}
+        """The headers of such an answer."""
         self.swallow: Callable[[dict[str, Any]], bool] = lambda event: False
-        """Given an event of a watch: whether the operator does not get it."""
+        """Given an event of a watch: whether it is not handed on."""
         self._frozen: set[web.StreamResponse] = set()
         self.port = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy", daemon=True)
@@ -116,7 +118,7 @@ class Proxy:
         watching = request.query.get("watch") == "true"
         if status := self.refuse(request.path, watching):
             refusal = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "broken"}
-            return web.json_response(refusal, status=status)
+            return web.json_response(refusal, status=status, headers=self.refusal_headers)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         body = await request.read()
         async with session.request(

@@ -22,18 +22,22 @@ class Shell:
     def __init__(self, identity: Identity, namespace: str, *, kubeconfig: Path | None = None, user: str = "me") -> None:
         self.identity = identity
         self.namespace = namespace
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
             "KUBECONFIG": str(kubeconfig or identity.kubeconfig),
             "WORKLEASE_INSTANCE": f"cli:test/{user}",
         }
 
+    def words(self, command: str, *arguments: str) -> list[str]:
+        """`worklease COMMAND -n NAMESPACE ARGUMENTS`."""
+        return [sys.executable, "-m", "worklease.cli", command, "-n", self.namespace, *arguments]
+
     def start(self, command: str, *arguments: str) -> subprocess.Popen[str]:
-        """Starts `worklease COMMAND -n NAMESPACE ARGUMENTS`."""
+        """Starts it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "worklease.cli", command, "-n", self.namespace, *arguments],
-            env=self._environment,
+            self.words(command, *arguments),
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -53,7 +57,7 @@ class Shell:
         """The same without a process of its own, which is quicker; nobody is at its terminal."""
         out, err = io.StringIO(), io.StringIO()
         with (
-            patch.dict(os.environ, self._environment),
+            patch.dict(os.environ, self.environment),
             patch("sys.stdin", io.StringIO()),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),

@@ -89,6 +89,18 @@ def test_lost_is_lost_whatever_is_answered_later() -> None:
     assert not belief().confirm(sent_at=80.0, now=held.expiry)
 
 
+def test_a_re_claim_takes_the_terms_of_its_grant_and_loses_no_time() -> None:
+    """Its own sending counts, or a renewal of the old epoch that was accepted later: both were before the grant."""
+    held = belief(lease=30)
+    assert held.begin(Terms(60.0, 0.0), sent_at=110.0, now=112.0)
+    assert held.deadline == 110.0 + Terms(60.0, 0.0).certain_seconds
+    assert held.confirm(sent_at=120.0, now=121.0)
+    assert held.begin(Terms(10.0, 0.0), sent_at=115.0, now=122.0)
+    assert held.deadline == 120.0 + Terms(10.0, 0.0).certain_seconds
+    assert held.standing(held.expiry) is Standing.LOST
+    assert not held.begin(Terms(3600.0, 0.0), sent_at=129.0, now=130.0)
+
+
 def test_who_has_ended_it_stays_ended() -> None:
     """The holder's own word and a loss exclude each other: the first one counts."""
     held = belief()

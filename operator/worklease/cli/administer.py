@@ -9,7 +9,8 @@ from worklease.api.statements import UNRECONCILED, Claim, Revocation
 from worklease.api.worklease import FREE, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
-from worklease.cli.say import KNOWN_WITHIN_SECONDS, REQUEST_SECONDS, look, speak
+from worklease.cli.report import report
+from worklease.cli.say import KNOWN_WITHIN_SECONDS, REQUEST_SECONDS, look, report_grant, speak
 from worklease.client.claims import Claimant, Wanted
 from worklease.client.client import Client
 from worklease.client.refusals import statement_refusal
@@ -34,7 +35,8 @@ async def revoke(options: argparse.Namespace) -> int:
             return ops
 
         await _patch(client, work, said, patch())
-        print(f"{work.key} revoked at epoch {said.epoch}" + (" and suspended" if options.suspend else ""))
+        sentence = f"{work.key} revoked at epoch {said.epoch}" + (" and suspended" if options.suspend else "")
+        await report(options, client, sentence, lease=work.metadata.name)
     return Exit.DONE
 
 
@@ -43,7 +45,9 @@ async def takeover(options: argparse.Namespace) -> int:
     async with connected(options, shell=True) as client:
         work = await look(client, options)
         said = _revocation(work, options.reason)
-        if not options.yes and not _agreed(work):
+        _show(work)
+        dry = options.dry_run == "server"
+        if not options.yes and not dry and not _agreed():
             return Exit.USAGE
         claim = Claim(
             epoch=work.status.epoch,
@@ -57,14 +61,12 @@ async def takeover(options: argparse.Namespace) -> int:
             statements["suspend"] = True
         sent_at = client.clock()
         stated = await _patch(client, work, said, stating(**statements))
+        if dry:
+            await report(options, client, f"{work.key} taken over at epoch {said.epoch}")
+            return Exit.DONE
         claimant: Claimant = client.claimant(Wanted(options.namespace, options.name, claim.purpose))
         grant = await claimant.decided(claim, stated, sent_at)
-        print(grant.epoch)
-        print(
-            f"{work.key} is yours for {grant.terms.lease_seconds:g} s, under epoch {grant.epoch}; "
-            "it lapses unless `worklease renew` follows",
-            file=sys.stderr,
-        )
+        await report_grant(options, client, grant)
     return Exit.DONE
 
 
@@ -82,7 +84,7 @@ async def _set_suspend(options: argparse.Namespace, value: bool) -> int:
     async with connected(options, shell=True) as client:
         work = await look(client, options)
         await speak(client, work, lambda seen: seen.spec.suspend is value, suspend=value)
-        print(f"{work.key} {'suspended' if value else 'resumed'}")
+        await report(options, client, f"{work.key} {'suspended' if value else 'resumed'}", lease=work.metadata.name)
     return Exit.DONE
 
 
@@ -93,22 +95,31 @@ def _revocation(work: WorkLease, reason: str) -> Revocation:
     return Revocation(epoch=status.epoch, reason=reason)
 
 
-def _agreed(work: WorkLease) -> bool:
-    """Shows what is being taken, and asks the person at the terminal."""
+def _show(work: WorkLease) -> None:
+    """Shows what is being taken."""
     status = work.status
-    if status.phase is not Phase.COMPLETED:
+    if status.phase is Phase.COMPLETED:
+        print(f"{work.key} is complete, under epoch {status.epoch}: this reopens it", file=sys.stderr)
+    else:
         print(
             f"{work.key} is {status.phase} under epoch {status.epoch} by {status.holder_identity} ({status.instance})",
             file=sys.stderr,
         )
-    open_effects = [effect for effect in work.spec.effects if effect.state in UNRECONCILED]
-    for effect in open_effects:
-        print(f"  unreconciled: {effect.state} {effect.recipient} {effect.action} ({effect.id})", file=sys.stderr)
+    for effect in work.spec.effects:
+        if effect.state in UNRECONCILED:
+            print(f"  unreconciled: {effect.state} {effect.recipient} {effect.action} ({effect.id})", file=sys.stderr)
+
+
+def _agreed() -> bool:
+    """Asks the person at the terminal."""
     if not sys.stdin.isatty():
         print("worklease: nobody is there to ask: say --yes to take it over", file=sys.stderr)
         return False
     print("take it over? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    print("worklease: nothing was done", file=sys.stderr)
+    return False
 
 
 async def _patch(client: Client, work: WorkLease, said: Revocation, patch: Patch) -> WorkLease:

@@ -7,11 +7,53 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
-from worklease.client.client import Client
+from worklease.api.crd import GROUP
+from worklease.client.client import USER_AGENT, Client
+from worklease.client.identity import Identity, whoami
+from worklease.errors import Unanswered, Unauthenticated
 from worklease.kube.credentials import Source
+from worklease.kube.session import JSON, REQUEST_SECONDS, Answer, Session
 
 INSTANCE_VARIABLE = "WORKLEASE_INSTANCE"
+WHICH = "--kubeconfig, --context and KUBECONFIG say who asks which cluster"
+OURS = f"/apis/{GROUP}/"
+
+
+class Line(Session):
+    """A session that can ask what would be answered (a dry run), and keeps the answer to its last write."""
+
+    dry_run = False
+    written: dict[str, Any] | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = JSON,
+        timeout_seconds: float = REQUEST_SECONDS,
+    ) -> Answer:
+        """As Session.request()."""
+        writes = method != "GET" and path.startswith(OURS)
+        if writes and self.dry_run:
+            path += ("&" if "?" in path else "?") + "dryRun=All"
+        answer = await super().request(method, path, body, content_type=content_type, timeout_seconds=timeout_seconds)
+        if writes:
+            self.written = answer.body
+        return answer
+
+
+class Connection(Client):
+    """A client over such a session."""
+
+    session: Line
+
+    def speaking_as(self, instance: str) -> "Connection":
+        """Another client by the same session, as another instance of the same user."""
+        return Connection(self.session, Identity(self.identity.username, instance))
 
 
 def shell_instance() -> str:
@@ -25,10 +67,18 @@ def shell_instance() -> str:
 
 
 @contextlib.asynccontextmanager
-async def connected(options: argparse.Namespace, *, shell: bool = False) -> AsyncIterator[Client]:
+async def connected(options: argparse.Namespace, *, shell: bool = False) -> AsyncIterator[Connection]:
     """A client; with `shell` it speaks as what this user's shells have in common. Sets options.namespace."""
-    source = Source(options.kubeconfig, options.context)
-    async with await Client.open(source, instance=shell_instance() if shell else None) as client:
-        if options.namespace is None:
-            options.namespace = client.namespace
-        yield client
+    async with await Line.open(Source(options.kubeconfig, options.context), user_agent=USER_AGENT) as session:
+        try:
+            identity = await whoami(session, shell_instance() if shell else None)
+        except Unanswered as error:
+            raise Unanswered(f"{session.credentials.server} cannot be asked: {error}; {WHICH}") from error
+        except Unauthenticated as error:
+            said = f"{session.credentials.server} does not accept the credentials: {error}; {WHICH}"
+            raise Unauthenticated(said, status=error.status) from error
+        session.dry_run = getattr(options, "dry_run", None) == "server"
+        async with Connection(session, identity) as client:
+            if options.namespace is None:
+                options.namespace = client.namespace
+            yield client

@@ -4,10 +4,11 @@ import argparse
 import sys
 
 from worklease.api.handoff import ContextRef, HandoffSpec, OfferedCheckpoint, Target
-from worklease.cli.connection import connected
+from worklease.cli import rehearse
+from worklease.cli.connection import Connection, connected
 from worklease.cli.exits import Exit
-from worklease.cli.say import held, look
-from worklease.client.client import Client
+from worklease.cli.report import report
+from worklease.cli.say import held, look, report_grant
 from worklease.client.handoffs import Offer
 from worklease.errors import HandoffOver, NotFound
 
@@ -34,8 +35,8 @@ async def create(options: argparse.Namespace) -> int:
             **{name: seconds for name, seconds in given.items() if seconds is not None},
         )
         offer = await client.desk.offer(options.namespace, spec)
-        print(f"handoff/{offer.name}")
-        if not options.delegated:
+        await report(options, client, f"handoff/{offer.name}")
+        if not options.delegated and options.dry_run != "server":
             print("keep renewing: the work is yours until the target's claim is granted", file=sys.stderr)
     return Exit.DONE
 
@@ -44,13 +45,12 @@ async def accept(options: argparse.Namespace) -> int:
     """Accepts, claims, and prints the epoch. The lease lapses unless it is renewed."""
     async with connected(options, shell=True) as client:
         offer = await _find(client, options)
+        if options.dry_run == "server":
+            await rehearse.accept(client, offer, options.reason)
+            await report(options, client, f"handoff/{offer.name} accepted")
+            return Exit.DONE
         grant = await offer.claimed(purpose=options.purpose, reason=options.reason)
-        print(grant.epoch)
-        print(
-            f"{offer.lease_key} is yours for {grant.terms.lease_seconds:g} s, under epoch {grant.epoch}; "
-            "it lapses unless `worklease renew` follows",
-            file=sys.stderr,
-        )
+        await report_grant(options, client, grant)
     return Exit.DONE
 
 
@@ -59,7 +59,7 @@ async def reject(options: argparse.Namespace) -> int:
     async with connected(options, shell=True) as client:
         offer = await _find(client, options)
         await offer.reject(options.reason)
-        print(f"handoff/{offer.name} rejected")
+        await report(options, client, f"handoff/{offer.name} rejected")
     return Exit.DONE
 
 
@@ -68,11 +68,11 @@ async def withdraw(options: argparse.Namespace) -> int:
     async with connected(options, shell=True) as client:
         offer = await _find(client, options)
         await offer.withdraw(options.reason)
-        print(f"handoff/{offer.name} withdrawn")
+        await report(options, client, f"handoff/{offer.name} withdrawn")
     return Exit.DONE
 
 
-async def _find(client: Client, options: argparse.Namespace) -> Offer:
+async def _find(client: Connection, options: argparse.Namespace) -> Offer:
     try:
         return await client.desk.find(options.namespace, options.name)
     except NotFound as error:

@@ -8,10 +8,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
+from worklease.cli import rehearse
+from worklease.cli.adopting import granted, speaker
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
+from worklease.cli.report import report
+from worklease.cli.say import wanted_by
 from worklease.client.lease import Lease, words
 from worklease.client.timing import Standing
 from worklease.errors import LeaseLost
@@ -102,16 +105,12 @@ class StatusFile:
 async def run(options: argparse.Namespace) -> int:
     """Holds, runs the command, and returns its exit code, or one of ours."""
     async with connected(options) as client:
-        how: dict[str, Any] = {
-            "purpose": options.purpose,
-            "namespace": options.namespace,
-            "work_type": options.work_type,
-            "work_id": options.work_id,
-            "create": options.create,
-            "wait": options.wait,
-            "lease_seconds": options.lease_seconds,
-            "jeopardy_seconds": options.jeopardy_seconds,
-        }
+        wanted = wanted_by(options)
+        if options.dry_run == "server":
+            async with speaker(client, wanted) as (speaking, _):
+                await rehearse.claim(speaking, wanted)
+            await report(options, client, f"{wanted.lease} claimed, and the command not run")
+            return Exit.DONE
         task = asyncio.current_task()
         assert task
         loop = asyncio.get_running_loop()
@@ -124,7 +123,10 @@ async def run(options: argparse.Namespace) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop, number)
         try:
-            async with client.hold(options.name, **how) as lease:
+            async with (
+                speaker(client, wanted) as (speaking, lock),
+                speaking.held(await granted(speaking, lock, wanted, options.wait)) as lease,
+            ):
                 code = await _supervise(options, lease)
                 if code == Exit.DONE and options.complete is not None:
                     await lease.complete(words(options.complete))

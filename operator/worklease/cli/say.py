@@ -7,15 +7,19 @@ from collections.abc import Callable
 
 from worklease.api.statements import Checkpoint, Completion, Outcome, Release
 from worklease.api.worklease import Work, WorkLease
-from worklease.cli.connection import connected
+from worklease.cli import rehearse
+from worklease.cli.connection import Connection, connected
 from worklease.cli.exits import Exit
+from worklease.cli.locks import Lock
+from worklease.cli.report import report
 from worklease.client.claimable import held_by
 from worklease.client.claims import Wanted
 from worklease.client.client import Client
-from worklease.client.refusals import missing, statement_refusal
+from worklease.client.deciding import Grant
+from worklease.client.refusals import statement_refusal
 from worklease.client.renewing import Renewals
 from worklease.client.speech import Speech, stating
-from worklease.errors import NotFound, Refused, StatementRefused, Unanswered
+from worklease.errors import ClaimRefused, NotFound, Refused, StatementRefused, Unanswered, WorkIsLeased
 from worklease.kube.swap import read
 
 REQUEST_SECONDS = 5.0
@@ -26,23 +30,20 @@ EPOCH_VARIABLE = "WORKLEASE_EPOCH"
 async def claim(options: argparse.Namespace) -> int:
     """Claims, and prints the epoch. The lease lapses unless it is renewed."""
     async with connected(options, shell=True) as client:
-        work = None
-        if options.create:
-            work = Work(type=options.work_type or "work", id=options.work_id or options.name)
-        wanted = Wanted(
-            options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
-        )
-        if not options.wait:
-            grant = await client.claimant(wanted).now()
-        else:
-            grant = await client.claimed(wanted, None if options.wait is True else options.wait)
-        print(grant.epoch)
-        terms = grant.terms
-        print(
-            f"{wanted.lease} is yours for {terms.lease_seconds:g} s, under epoch {grant.epoch}; "
-            "it lapses unless `worklease renew` follows",
-            file=sys.stderr,
-        )
+        wanted = wanted_by(options)
+        with Lock(client.session.credentials.server, client.identity, wanted.lease) as lock:
+            if not lock.taken:
+                said = "a `worklease hold` of yours runs a command under it; to stop that and have it, `takeover` it"
+                raise WorkIsLeased(wanted.lease, said)
+            if options.dry_run == "server":
+                await rehearse.claim(client, wanted)
+                await report(options, client, f"{wanted.lease} claimed")
+                return Exit.DONE
+            if not options.wait:
+                grant = await client.claimant(wanted).now()
+            else:
+                grant = await client.claimed(wanted, None if options.wait is True else options.wait)
+        await report_grant(options, client, grant)
     return Exit.DONE
 
 
@@ -50,14 +51,17 @@ async def renew(options: argparse.Namespace) -> int:
     """Renews once."""
     async with connected(options, shell=True) as client:
         work, epoch = await held(client, options)
-        renewals = Renewals(client.session, work, epoch)
-        try:
-            stored = await renewals.send(REQUEST_SECONDS)
-        except Refused as error:
-            raise statement_refusal(work.key, error) from error
-        if stored is None:
-            raise Unanswered(f"{work.key}: the answer does not show the renewal; try again")
-        print(f"{work.key} renewed for {stored.status.lease_duration_seconds} s under epoch {epoch}")
+        if options.dry_run == "server":
+            await rehearse.renew(client, work, epoch)
+        else:
+            try:
+                stored = await Renewals(client.session, work, epoch).send(REQUEST_SECONDS)
+            except Refused as error:
+                raise statement_refusal(work.key, error) from error
+            if stored is None:
+                raise Unanswered(f"{work.key}: the answer does not show the renewal; try again")
+        seconds = work.status.lease_duration_seconds
+        await report(options, client, f"{work.key} renewed for {seconds} s under epoch {epoch}")
     return Exit.DONE
 
 
@@ -67,7 +71,7 @@ async def release(options: argparse.Namespace) -> int:
         work, epoch = await held(client, options)
         said = Release(epoch=epoch, reason=options.reason)
         await speak(client, work, lambda seen: seen.spec.release == said, release=said.manifest())
-        print(f"{work.key} released")
+        await report(options, client, f"{work.key} released", lease=work.metadata.name)
     return Exit.DONE
 
 
@@ -77,7 +81,7 @@ async def complete(options: argparse.Namespace) -> int:
         work, epoch = await held(client, options)
         said = Completion(epoch=epoch, outcome=Outcome(options.outcome), message=options.message)
         await speak(client, work, lambda seen: seen.spec.completion == said, completion=said.manifest())
-        print(f"{work.key} completed: {said.outcome}")
+        await report(options, client, f"{work.key} completed: {said.outcome}", lease=work.metadata.name)
     return Exit.DONE
 
 
@@ -90,8 +94,28 @@ async def checkpoint(options: argparse.Namespace) -> int:
             epoch=epoch, uri=options.uri, digest=options.digest, previous_digest=stored.digest if stored else ""
         )
         await speak(client, work, lambda seen: seen.spec.checkpoint == said, checkpoint=said.manifest())
-        print(f"{work.key} checkpoint {said.digest}")
+        await report(options, client, f"{work.key} checkpoint {said.digest}", lease=work.metadata.name)
     return Exit.DONE
+
+
+def wanted_by(options: argparse.Namespace) -> Wanted:
+    """What the flags of `claim` and `hold` ask for."""
+    work = None
+    if options.create:
+        work = Work(type=options.work_type or "work", id=options.work_id or options.name)
+    return Wanted(
+        options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
+    )
+
+
+async def report_grant(options: argparse.Namespace, client: Connection, grant: Grant) -> None:
+    """The epoch on stdout, and on stderr what a person has to know."""
+    await report(options, client, str(grant.epoch), lease=grant.work.metadata.name, decided=True)
+    print(
+        f"{grant.work.key} is yours for {grant.terms.lease_seconds:g} s, under epoch {grant.epoch}; it lapses unless "
+        "`worklease hold` or `worklease renew` follows",
+        file=sys.stderr,
+    )
 
 
 async def look(client: Client, options: argparse.Namespace) -> WorkLease:
@@ -99,7 +123,14 @@ async def look(client: Client, options: argparse.Namespace) -> WorkLease:
     try:
         return WorkLease.model_validate(await read(client.session, options.namespace, options.name))
     except NotFound as error:
-        raise missing(f"{options.namespace}/{options.name}", error) from error
+        raise no_such(f"{options.namespace}/{options.name}", error) from error
+
+
+def no_such(lease: str, error: NotFound) -> ClaimRefused:
+    """There is no such work item, as far as one can see in that namespace."""
+    if f'"{lease.partition("/")[2]}" not found' not in str(error):
+        return ClaimRefused(lease, f"the API server does not know WorkLeases: is worklease installed? ({error})")
+    return ClaimRefused(lease, "there is no such work item: `worklease status` shows those that there are (-n, -A)")
 
 
 async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, int]:

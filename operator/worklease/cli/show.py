@@ -1,22 +1,24 @@
 """What people look at: where the work stands, who may act next and why, its tenures, its effects, one's inbox."""
 
 import argparse
-import json
 import sys
-from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from worklease.api.crd import API_VERSION
 from worklease.api.statements import UNRECONCILED
 from worklease.api.worklease import STANDING, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
-from worklease.cli.say import look
+from worklease.cli.printing import coloured, dump, dump_list, name_of, second, shown, table
+from worklease.cli.say import look, no_such
 from worklease.client.client import Client
-from worklease.client.refusals import missing
 from worklease.errors import NotFound
 from worklease.kube.swap import read, read_all
 from worklease.protocol.moments import parse_rfc3339
+
+HEAD = ("NAMESPACE", "NAME", "PHASE", "HOLDER", "EPOCH", "EXPIRES IN")
+WIDE = ("INSTANCE", "NEXT")
 
 
 async def status(options: argparse.Namespace) -> int:
@@ -24,32 +26,44 @@ async def status(options: argparse.Namespace) -> int:
     async with connected(options) as client:
         if options.name is None:
             raws = await read_all(client.session, "" if options.all_namespaces else options.namespace)
+            raws = [{"apiVersion": API_VERSION, "kind": "WorkLease", **raw} for raw in raws]
         else:
             raws = [await _raw(client, options)]
-        if options.output in ("json", "yaml", "name"):
-            _dump(raws, options.output, "worklease", single=options.name is not None)
-            return Exit.DONE
         now = client.session.server_clock.now()
-        works = [WorkLease.model_validate(raw) for raw in raws]
-        if options.name is not None:
-            print("\n".join(sentences(works[0], now)))
-            return Exit.DONE
+    if options.output == "name":
+        print("".join(f"{name_of(raw)}\n" for raw in raws), end="")
+    elif options.output in ("json", "yaml") and options.name is None:
+        dump_list(raws, options.output)
+    elif options.output in ("json", "yaml"):
+        dump(shown(raws[0]), options.output)
+    elif options.name is not None:
+        print("\n".join(sentences(WorkLease.model_validate(raws[0]), now)))
+    elif not raws:
+        nothing(options)
+    else:
         wide = options.output == "wide"
-        head = ("NAMESPACE", "NAME", "PHASE", "HOLDER", "EPOCH", "EXPIRES IN", *(("INSTANCE", "NEXT") if wide else ()))
-        rows = [
-            (
-                work.metadata.namespace,
-                work.metadata.name,
-                work.status.phase,
-                work.status.holder_identity or "",
-                str(work.status.epoch),
-                expires_in(work, now),
-                *((work.status.instance or "", next_actor(work)) if wide else ()),
-            )
-            for work in works
-        ]
-        _table(head, rows)
+        table((*HEAD, *(WIDE if wide else ())), [row(WorkLease.model_validate(raw), now, wide=wide) for raw in raws])
     return Exit.DONE
+
+
+def row(work: WorkLease, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """One work item in a table."""
+    state = work.status
+    cells = (
+        work.metadata.namespace,
+        work.metadata.name,
+        str(state.phase),
+        state.holder_identity or "",
+        str(state.epoch),
+        expires_in(work, now),
+    )
+    return (*cells, state.instance or "", next_actor(work)) if wide else cells
+
+
+def nothing(options: argparse.Namespace, what: str = "work items") -> None:
+    """Says, as kubectl does, that an empty table is not a mistake."""
+    where = "any namespace" if options.all_namespaces else f"namespace {options.namespace}"
+    print(f"no {what} in {where}", file=sys.stderr)
 
 
 async def history(options: argparse.Namespace) -> int:
@@ -58,7 +72,7 @@ async def history(options: argparse.Namespace) -> int:
         work = await look(client, options)
         tenures = work.status.history
         if options.output in ("json", "yaml"):
-            _dump([tenure.manifest() for tenure in tenures], options.output, "", single=False)
+            dump([tenure.manifest() for tenure in tenures], options.output)
             return Exit.DONE
         head = ("EPOCH", "HOLDER", "WHY GRANTED", "SINCE", "UNTIL", "WHY ENDED", "PURPOSE")
         rows = [
@@ -66,14 +80,14 @@ async def history(options: argparse.Namespace) -> int:
                 str(tenure.epoch),
                 tenure.holder_identity or "",
                 tenure.grant_reason or "",
-                tenure.acquire_time or "",
-                tenure.end_time or "",
+                second(tenure.acquire_time),
+                second(tenure.end_time),
                 ": ".join(part for part in (tenure.end_reason, tenure.end_message) if part),
                 tenure.purpose or "",
             )
             for tenure in tenures
         ]
-        _table(head, rows)
+        table(head, rows)
     return Exit.DONE
 
 
@@ -82,13 +96,13 @@ async def effects(options: argparse.Namespace) -> int:
     async with connected(options) as client:
         work = await look(client, options)
         if options.output in ("json", "yaml"):
-            _dump([effect.manifest() for effect in work.spec.effects], options.output, "", single=False)
+            dump([effect.manifest() for effect in work.spec.effects], options.output)
             return Exit.DONE
         rows = [
-            (e.id, str(e.epoch), e.recipient, e.action, e.state, e.time or "", e.detail or "")
+            (e.id, str(e.epoch), e.recipient, e.action, e.state, second(e.time), e.detail or "")
             for e in work.spec.effects
         ]
-        _table(("ID", "EPOCH", "RECIPIENT", "ACTION", "STATE", "TIME", "DETAIL"), rows)
+        table(("ID", "EPOCH", "RECIPIENT", "ACTION", "STATE", "TIME", "DETAIL"), rows)
     return Exit.DONE
 
 
@@ -97,11 +111,15 @@ async def inbox(options: argparse.Namespace) -> int:
     async with connected(options) as client:
         offers = await client.inbox("" if options.all_namespaces else options.namespace)
         if options.output in ("json", "yaml"):
-            raws = [offer.handoff.model_dump(by_alias=True, exclude_none=True) for offer in offers]
-            _dump(raws, options.output, "handoff", single=False)
+            kind = {"apiVersion": API_VERSION, "kind": "Handoff"}
+            raws = [{**kind, **offer.handoff.model_dump(by_alias=True, exclude_none=True)} for offer in offers]
+            dump_list(raws, options.output)
             return Exit.DONE
         if options.output == "name":
-            print("\n".join(f"handoff/{offer.name}" for offer in offers))
+            print("".join(f"handoff/{offer.name}\n" for offer in offers), end="")
+            return Exit.DONE
+        if not offers:
+            nothing(options, f"handoffs that wait for an answer of {client.identity.username}")
             return Exit.DONE
         rows = [
             (
@@ -109,18 +127,21 @@ async def inbox(options: argparse.Namespace) -> int:
                 offer.lease_key,
                 offer.sender or "",
                 offer.subject or "",
-                offer.handoff.status.answer_by or "",
+                second(offer.handoff.status.answer_by),
             )
             for offer in offers
         ]
-        _table(("NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
+        table(("NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
     return Exit.DONE
 
 
 def sentences(work: WorkLease, now: datetime) -> list[str]:
     """Where one work item stands."""
     spec, state = work.spec, work.status
-    lines = [f"{work.key}: {spec.work.type} {spec.work.id}, {state.phase}" + (", suspended" if spec.suspend else "")]
+    lines = [
+        f"{work.key}: {spec.work.type} {spec.work.id}, {coloured(state.phase)}"
+        + (", suspended" if spec.suspend else "")
+    ]
     if state.phase in STANDING:
         lines.append(f"held by {state.holder_identity} ({state.instance}) under epoch {state.epoch}")
         lines.append(f"expires in {expires_in(work, now)}, going by the holder's last renewal")
@@ -167,25 +188,4 @@ async def _raw(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     try:
         return await read(client.session, options.namespace, options.name)
     except NotFound as error:
-        raise missing(f"{options.namespace}/{options.name}", error) from error
-
-
-def _dump(values: list[Any], output: str, kind: str, *, single: bool) -> None:
-    if output == "name":
-        print("\n".join(f"{kind}/{value['metadata']['name']}" for value in values))
-        return
-    value = values[0] if single else {"kind": "List", "apiVersion": "v1", "items": values}
-    if output == "json":
-        print(json.dumps(value, indent=2))
-    else:
-        import yaml
-
-        yaml.safe_dump(value, sys.stdout, sort_keys=False, allow_unicode=True)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as kubectl prints them."""
-    lines = [tuple(head), *(tuple(map(str, row)) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for line in lines:
-        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        raise no_such(f"{options.namespace}/{options.name}", error) from error

@@ -128,6 +128,10 @@ class Lease:
         """The fencing token for recipients."""
         return self._lease.token
 
+    def field_manager(self, name: str) -> str:
+        """NAME@EPOCH: the field manager of a write to a fenced Kubernetes object."""
+        return self._lease.field_manager(name)
+
     @property
     def deadline(self) -> float:
         """Until when effects are permitted, on `worklease.boot_seconds()`."""
@@ -164,6 +168,11 @@ class Lease:
         with self._portal.block(self._lease.effect(recipient, action, digest=digest, id=id)) as reported:
             yield reported
 
+    @property
+    def effects_left(self) -> int:
+        """How many more effects this tenure may log."""
+        return self._lease.effects_left
+
     def unreconciled(self) -> tuple[Effect, ...]:
         """The effects whose outcome is not known."""
         return self._portal.call(self._lease.unreconciled())
@@ -179,6 +188,10 @@ class Lease:
     def complete(self, message: str, outcome: Outcome | str = Outcome.SUCCEEDED) -> None:
         """Declares the work done."""
         self._portal.call(self._lease.complete(message, outcome))
+
+    def reclaim(self, purpose: str | None = None) -> None:
+        """Goes on under a fresh epoch."""
+        self._portal.call(self._lease.reclaim(purpose))
 
     def release(self, reason: str) -> None:
         """Gives the work back now."""

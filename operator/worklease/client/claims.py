@@ -2,24 +2,23 @@
 
 import asyncio
 import contextlib
+import math
 import random
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from worklease.api.crd import API_VERSION
-from worklease.api.statements import Claim, Release
-from worklease.api.worklease import STANDING, Work, WorkLease
+from worklease.api.statements import Claim
+from worklease.api.worklease import Work, WorkLease
 from worklease.client.claimable import held_by, is_claimable, is_over
 from worklease.client.clock import Clock
+from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, fresh, mentions
 from worklease.client.identity import Identity
 from worklease.client.places import Places
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
-from worklease.client.renewing import Renewals
 from worklease.client.speech import UNKNOWN, Speech, stating
-from worklease.client.timing import Terms
 from worklease.errors import (
-    ApiError,
     ClaimRefused,
     ClaimUndecided,
     Conflict,
@@ -36,16 +35,10 @@ from worklease.kube.session import Session
 from worklease.kube.swap import read
 
 REQUEST_SECONDS = 5.0
-DECIDED_SECONDS = 30.0
-"""How long the operator may take to decide a claim before its claimant gives up."""
-SILENT_SECONDS = 3.0
-"""How long nothing may be heard before a claimant that waits for its own grant looks by itself."""
-ABANDON_SECONDS = 2.0
 JITTER_SECONDS = 0.02
 """Over this time the claims of many waiters are spread; whoever sees one of them before its own turn keeps waiting."""
 ANOTHER_BLOCK_SECONDS = 0.05
 MOVED_MAX = 10
-GIVEN_UP = "the claimant gave up before it used the lease"
 PASSING = (WorkIsLeased, WorkIsReserved, WorkIsSuspended)
 """Refusals that a waiter waits out."""
 
@@ -78,26 +71,6 @@ class Wanted:
         return {"apiVersion": API_VERSION, "kind": "WorkLease", "metadata": metadata, "spec": spec}
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One's own claim, granted; `sent_at` is when it, or the renewal that confirmed it, was sent."""
-
-    work: WorkLease
-    claim_id: str
-    sent_at: float
-
-    @property
-    def epoch(self) -> int:
-        """The fencing epoch."""
-        return self.work.status.epoch
-
-    @property
-    def terms(self) -> Terms:
-        """The durations of this tenure: those of the grant, whatever spec says now."""
-        status = self.work.status
-        return Terms(float(status.lease_duration_seconds or 0), float(status.jeopardy_duration_seconds or 0))
-
-
 class Claimant:
     """Claims one work item for one block. With a grant, the block has its place in `places` until it leaves it."""
 
@@ -126,6 +99,24 @@ class Claimant:
             except _MovedOnError:
                 continue
         raise WorkIsLeased(self._wanted.lease, "others are claiming the work over and over")
+
+    async def resumed(self, claim_id: str) -> Grant:
+        """The grant of an earlier claim of this identity and instance, while its tenure stands: renewed, not claimed.
+
+        Raises ClaimRefused when it does not stand, or is another's.
+        """
+        lease = self._wanted.lease
+        if self._places.is_taken(lease):
+            raise WorkIsLeased(lease, "another block of this process claims or holds the work")
+        self._places.take(lease)
+        try:
+            work = await self._read()
+            if work is None or work.status.claim_id != claim_id or not held_by(work, self._me):
+                raise ClaimRefused(lease, f"this user and instance hold it under no claim {claim_id} any more")
+            return await fresh(self._session, self._clock, lease, Grant(work, claim_id, -math.inf))
+        except BaseException:
+            self._places.leave(lease)
+            raise
 
     async def when_free(self, wait_seconds: float | None) -> Grant:
         """Claims at once, and again the moment the work becomes free; None waits for ever.
@@ -233,17 +224,19 @@ class Claimant:
             WorkLease,
             wanted.namespace,
             wanted.name,
-            said=lambda seen: _mentions(seen, claim.id),
+            said=lambda seen: mentions(seen, claim.id),
             clock=self._clock,
             ends=lambda: ends,
             request_seconds=REQUEST_SECONDS,
         )
+        deciding = self._deciding(claim)
         try:
             if work is None:
-                stated = await speech.create(wanted.manifest(claim))
+                stated = await finishing(speech.create(wanted.manifest(claim)))
             else:
-                stated = await speech.patch(lambda: stating(claim=claim.manifest()))
-            return await self._fresh(await self.decided(claim, stated, speech.first_sent_at or 0.0))
+                stated = await finishing(speech.patch(lambda: stating(claim=claim.manifest())))
+            grant = await deciding.granted(stated, speech.first_sent_at or 0.0)
+            return await fresh(self._session, self._clock, self._wanted.lease, grant)
         except (Conflict, NotFound) as error:
             raise _MovedOnError from error
         except Refused as error:
@@ -251,92 +244,21 @@ class Claimant:
                 raise _MovedOnError from error
             raise claim_refusal(wanted.lease, error) from error
         except UNKNOWN as error:
-            await self._abandon(claim.id)
+            await finishing(deciding.give_back())
             said = f"it is not known whether the claim reached the API server: {error}"
             raise ClaimUndecided(wanted.lease, said) from error
         except BaseException:
-            await self._abandon(claim.id)
+            await finishing(deciding.give_back())
             raise
 
     async def decided(self, claim: Claim, stated: WorkLease, sent_at: float) -> Grant:
-        """Waits until the operator has decided. Raises ClaimRefused, ClaimUndecided."""
-        limit = asyncio.timeout(DECIDED_SECONDS)
-        metadata = stated.metadata
-        known = {"metadata": {"name": metadata.name, "resourceVersion": metadata.resource_version}}
-        changes = self._follower.follow(
-            self._wanted.namespace, self._wanted.name, known=known, silent_seconds=SILENT_SECONDS
-        )
-        try:
-            async with limit, contextlib.aclosing(changes):
-                work = stated
-                while not self._granted(claim, work):
-                    work = WorkLease.model_validate(await anext(changes))
-                return Grant(work, claim.id, sent_at)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            said = f"the claim has not been decided within {DECIDED_SECONDS:g} s: is the operator running?"
-            raise ClaimUndecided(self._wanted.lease, said) from None
+        """Waits until the operator has decided a claim that was stated. Raises ClaimRefused, ClaimUndecided."""
+        return await self._deciding(claim).granted(stated, sent_at)
 
-    def _granted(self, claim: Claim, work: WorkLease) -> bool:
-        lease, status = self._wanted.lease, work.status
-        if status.claim_id == claim.id:
-            if status.phase in STANDING and held_by(work, self._me):
-                return True
-            raise ClaimRefused(lease, "the claim was granted, and its tenure has ended before it was used")
-        if status.observed_claim_id == claim.id:
-            if is_over(work):
-                raise WorkIsComplete(lease, "work is complete")
-            if status.successor is not None:
-                raise WorkIsReserved(lease, "work is reserved for the target of a handoff")
-            raise WorkIsLeased(lease, "the claim was refused: somebody else holds the work")
-        if work.spec.claim is None or work.spec.claim.id != claim.id:
-            raise WorkIsLeased(lease, "the claim was overridden by another one")
-        return False
-
-    async def _fresh(self, grant: Grant) -> Grant:
-        """A grant that came late is renewed before it is used: its time may be over, whatever status says."""
-        if self._clock() - grant.sent_at < grant.terms.certain_seconds / 2:
-            return grant
-        renewals = Renewals(self._session, grant.work, grant.epoch)
-        limit = self._clock() + DECIDED_SECONDS
-        while True:
-            sent_at = self._clock()
-            try:
-                if (work := await renewals.send(grant.terms.request_seconds)) is not None:
-                    return replace(grant, work=work, sent_at=sent_at)
-            except UNKNOWN as error:
-                if self._clock() > limit:
-                    raise ClaimUndecided(self._wanted.lease, f"a late grant could not be confirmed: {error}") from error
-            except Refused as error:
-                said = "the claim was granted too late: its tenure has ended before it was used"
-                raise ClaimRefused(self._wanted.lease, said) from error
-            await asyncio.sleep(0.2)
-
-    async def _abandon(self, claim_id: str) -> None:
-        """Gives back what this claim has got, if anything; bounded, and silent about failure: it lapses anyway."""
-        with contextlib.suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(ABANDON_SECONDS):
-                work = WorkLease.model_validate(await read(self._session, self._wanted.namespace, self._wanted.name))
-                if work.status.claim_id != claim_id or not held_by(work, self._me):
-                    return
-                ends = self._clock() + ABANDON_SECONDS
-                release = Release(epoch=work.status.epoch, reason=GIVEN_UP)
-                await Speech(
-                    self._session,
-                    WorkLease,
-                    self._wanted.namespace,
-                    self._wanted.name,
-                    said=lambda seen: seen.spec.release == release,
-                    clock=self._clock,
-                    ends=lambda: ends,
-                    request_seconds=ABANDON_SECONDS,
-                ).patch(lambda: stating(release=release.manifest()))
+    def _deciding(self, claim: Claim) -> Deciding:
+        wanted = self._wanted
+        return Deciding(self._session, self._follower, self._me, self._clock, wanted.namespace, wanted.name, claim)
 
 
 class _MovedOnError(Exception):
     """What the claim was about is out of date: read again."""
-
-
-def _mentions(work: WorkLease, claim_id: str) -> bool:
-    return work.status.claim_id == claim_id or (work.spec.claim is not None and work.spec.claim.id == claim_id)

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Self
 
 from worklease.api.worklease import Work
-from worklease.client.claims import Claimant, Grant, Wanted
+from worklease.client.claims import Claimant, Wanted
 from worklease.client.clock import Clock, boot_seconds
+from worklease.client.deciding import Grant
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity, whoami
@@ -51,7 +53,7 @@ class Client:
             await session.close()
             raise
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Self:
         self._jumps = asyncio.create_task(self._watch_for_jumps())
         return self
 

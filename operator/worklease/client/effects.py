@@ -43,13 +43,22 @@ def new_effect(id: str | None, epoch: int, recipient: str, action: str, digest: 
     )
 
 
+def room(work: WorkLease, epoch: int) -> int:
+    """How many more entries fit into the log under this epoch: it keeps those that may not be dropped."""
+    return EFFECTS_MAX - sum(1 for old in work.spec.effects if not _may_go(old, epoch))
+
+
+def _may_go(old: Effect, epoch: int) -> bool:
+    return old.epoch < epoch and old.state not in UNRECONCILED
+
+
 def appending(effect: Effect, work: WorkLease) -> Patch:
     """Adds an entry; when the list is full, in place of the oldest reconciled entry of an earlier epoch."""
     stored = work.spec.effects
     patch: Patch = []
     if len(stored) >= EFFECTS_MAX:
         for index, old in enumerate(stored):
-            if old.epoch < effect.epoch and old.state not in UNRECONCILED:
+            if _may_go(old, effect.epoch):
                 patch = [
                     {"op": "test", "path": f"/spec/effects/{index}/id", "value": old.id},
                     {"op": "remove", "path": f"/spec/effects/{index}"},

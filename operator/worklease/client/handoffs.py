@@ -17,8 +17,9 @@ from worklease.api.handoff import (
     Response,
     ResponseDecision,
 )
-from worklease.client.claims import DECIDED_SECONDS, REQUEST_SECONDS, SILENT_SECONDS, Grant, Wanted
+from worklease.client.claims import REQUEST_SECONDS, Wanted
 from worklease.client.clock import Clock
+from worklease.client.deciding import DECIDED_SECONDS, SILENT_SECONDS, Grant
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity
 from worklease.client.refusals import statement_refusal

@@ -7,15 +7,18 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from typing import Any
 
 from worklease.api.worklease import STANDING, WorkLease
-from worklease.client.claims import Grant
 from worklease.client.clock import Clock
+from worklease.client.deciding import Grant
 from worklease.client.renewing import Renewals, later_version
 from worklease.client.scope import Scope
 from worklease.client.speech import UNKNOWN
 from worklease.client.timing import FINAL, Belief, Standing, pause_seconds, timeout_seconds
+from worklease.client.turns import Turns
 from worklease.errors import ApiError, Conflict, LeaseInJeopardy, LeaseLost, NotFound, Refused, Unavailable
 from worklease.kube.session import Session
 from worklease.kube.swap import read
@@ -72,6 +75,8 @@ class Holding:
         self.belief = Belief(grant.terms, grant.sent_at)
         self.ending = asyncio.Lock()
         """Held while the holder itself ends the tenure: a renewal that is refused then is judged afterwards."""
+        self.turns = Turns()
+        """Who may speak now: a re-claim goes alone."""
         self.being_handed_over = 0
         """How many wait in the block for a handoff of this tenure to settle: its end is what they wait for."""
         self.trouble: str | None = None
@@ -83,6 +88,7 @@ class Holding:
         self._lost: tuple[LostReason, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._reclaiming: asyncio.Task[None] | None = None
         self._diagnosing = False
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
@@ -98,7 +104,7 @@ class Holding:
         """What may be believed at this instant, by the clock."""
         standing = self.belief.standing(self.clock())
         if standing is Standing.LOST and self._lost is None:
-            self._lose(LostReason.UNCERTAIN, self._uncertain())
+            self.lose(LostReason.UNCERTAIN, self._uncertain())
         return standing
 
     def require(self, *, held: bool) -> None:
@@ -123,8 +129,11 @@ class Holding:
         return self._lost is not None
 
     def progressed(self) -> None:
-        """The work shows that it is alive."""
+        """The work shows that it is alive; after a silence the renewing goes on, as long as the tenure stands."""
+        was_silent = self._is_silent()
         self._progress_at = self.clock()
+        if was_silent:
+            self._woken.set()
 
     def see(self, work: WorkLease) -> None:
         """The object from an answer, unless a later one has been seen."""
@@ -151,6 +160,18 @@ class Holding:
         self._woken.set()
         self._on_time()
 
+    async def renewed(self) -> None:
+        """Renews now; returns when that, or what was on its way already, is accepted. Raises LeaseLost."""
+        before = self.belief.confirmed_at
+        self.progressed()
+        self._woken.set()
+        while True:
+            self.require(held=False)
+            if self.belief.confirmed_at > before:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
     def finish(self) -> Standing:
         """The holder ends its tenure: belief is over with this call. Returns what it was until now."""
         before = self.standing
@@ -158,9 +179,30 @@ class Holding:
             self._quiet()
         return before
 
+    async def reclaim(self, claiming: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs a re-claim to its end, also when the caller is cancelled: its outcome has to be known. One at a time."""
+        if self._reclaiming is None or self._reclaiming.done():
+            self._reclaiming = asyncio.create_task(claiming(), name=f"reclaim {self.key}")
+            self._reclaiming.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._reclaiming)
+
+    def adopt(self, grant: Grant) -> bool:
+        """Goes on under the epoch of a re-claim. False when belief has ended before: the grant is not to be used."""
+        if not self.belief.begin(grant.terms, grant.sent_at, self.clock()):
+            return False
+        self.epoch, self.claim_id, self.work = grant.epoch, grant.claim_id, grant.work
+        self._renewals = Renewals(self.session, grant.work, grant.epoch)
+        self._arm()
+        self._woken.set()
+        self._changed.set()
+        return True
+
     async def close(self) -> None:
         """Waits for the renewing to end; after a loss that includes, for a moment, to learn why."""
         self._quiet()
+        if self._reclaiming is not None:
+            self._reclaiming.cancel()
+            await asyncio.gather(self._reclaiming, return_exceptions=True)
         if self._keeper is not None:
             if not self._diagnosing:
                 self._keeper.cancel()
@@ -186,7 +228,7 @@ class Holding:
         if self.standing not in FINAL:
             self._arm()
 
-    def _lose(self, reason: LostReason, message: str) -> None:
+    def lose(self, reason: LostReason, message: str) -> None:
         """Belief first, then the block, then the rest."""
         self.belief.end(Standing.LOST)
         if self._lost is None:
@@ -207,10 +249,13 @@ class Holding:
             await self._sleep(pause if failures else pause * random.uniform(1 - SPREAD, 1))
             if self.standing in FINAL:
                 return
-            if self._is_silent():
+            while self._is_silent():
                 self.trouble = f"the work has shown no progress for {self._max_silence_seconds:g} s"
-                return
-            sent_at = self.clock()
+                self._woken.clear()
+                await self._woken.wait()
+                if self.standing in FINAL:
+                    return
+            sent_at, epoch = self.clock(), self.epoch
             retry_after_seconds = 0.0
             try:
                 work = await self._renewals.send(timeout_seconds(self.belief, sent_at))
@@ -220,7 +265,7 @@ class Holding:
                 retry_after_seconds = error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
                 continue
             except Refused as error:
-                if await self._is_over(error):
+                if await self._is_over(error, epoch):
                     return
                 failures += 1
                 self.trouble = str(error)
@@ -244,10 +289,19 @@ class Holding:
         limit = self._max_silence_seconds
         return limit is not None and self.clock() - self._progress_at > limit
 
-    async def _is_over(self, refusal: Refused) -> bool:
+    async def _is_over(self, refusal: Refused, epoch: int) -> bool:
         """Whether a refused renewal says that the tenure has ended. If so it is lost before anybody is asked why."""
         async with self.ending:
             if self.belief.standing(self.clock()) in FINAL:
+                return True
+            if self.epoch != epoch:
+                return False
+            if self._reclaiming is not None and not self._reclaiming.done():
+                # The re-claim may just have been granted. No effect is under way, and none begins before that is seen.
+                found = await self._diagnosis()
+                if found is None or found[0] is LostReason.RECLAIMED or self.epoch != epoch:
+                    return False
+                self.lose(*found)
                 return True
             if self.being_handed_over:
                 found = await self._diagnosis()
@@ -255,7 +309,7 @@ class Holding:
                     self.finish()
                     return True
             if refusal.status in LOST_STATUSES:
-                self._lose(LostReason.REFUSED, " ".join(str(refusal).split())[:500])
+                self.lose(LostReason.REFUSED, " ".join(str(refusal).split())[:500])
                 self._diagnosing = True
                 found = await self._diagnosis()
                 self._lost = found or self._lost
@@ -263,7 +317,7 @@ class Holding:
             found = await self._diagnosis()  # a policy or a missing verb: the tenure may go on
             if found is None:
                 return False
-            self._lose(*found)
+            self.lose(*found)
             return True
 
     async def _diagnosis(self) -> tuple[LostReason, str] | None:

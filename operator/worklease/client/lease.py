@@ -1,10 +1,12 @@
 """A held lease, as the work's block sees it: its epoch, its standing, and what the holder says under it."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from worklease.api.fields import EFFECTS_MAX
 from worklease.api.handoff import ContextRef, HandoffSpec, OfferedCheckpoint, Target
 from worklease.api.statements import (
     UNRECONCILED,
@@ -16,14 +18,15 @@ from worklease.api.statements import (
     Release,
 )
 from worklease.api.worklease import Phase, WorkLease
-from worklease.client.effects import ReportedEffect, appending, moving, new_effect
+from worklease.client.effects import ReportedEffect, appending, moving, new_effect, room
 from worklease.client.handoffs import Desk, Offer
-from worklease.client.holding import Holding
+from worklease.client.holding import Holding, ended
 from worklease.client.identity import Identity
-from worklease.client.refusals import statement_refusal
+from worklease.client.reclaiming import reclaim
+from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
 from worklease.client.timing import FINAL, Standing
-from worklease.errors import EffectFailed, LeaseError, NotFound, Refused, StatementRefused
+from worklease.errors import ApiError, EffectFailed, LeaseError, NotFound, Refused, StatementRefused
 from worklease.fencing.token import Token
 from worklease.kube.swap import TEST_FAILED, read
 from worklease.protocol.moments import rfc3339
@@ -31,6 +34,8 @@ from worklease.protocol.moments import rfc3339
 RELEASE_SECONDS = 5.0
 RECORD_SECONDS = 2.0
 """How long the record of an effect may take when the block is being ended."""
+SEEN_SECONDS = 5.0
+"""How long the operator may take to see a renewal that was accepted in jeopardy."""
 RETRIES_MAX = 5
 WORDS_MAX = 1024
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
@@ -58,7 +63,7 @@ class Lease:
 
     @property
     def epoch(self) -> int:
-        """The fencing epoch of this tenure."""
+        """The fencing epoch of this tenure; another one after reclaim()."""
         return self._holding.epoch
 
     @property
@@ -70,6 +75,10 @@ class Lease:
     def token(self) -> Token:
         """The fencing token for recipients: `.to_headers()`, `.to_environ()`, or `str()` of it for a SQL session."""
         return Token(self.key, self.epoch, self.claim_id)
+
+    def field_manager(self, name: str) -> str:
+        """NAME@EPOCH: the field manager of a write to a fenced Kubernetes object. Raises ValueError when too long."""
+        return self.token.field_manager(name)
 
     @property
     def standing(self) -> Standing:
@@ -112,6 +121,14 @@ class Lease:
         """The work is alive: puts off the end of `max_silence_seconds`. Statements and effects do so too."""
         self._holding.progressed()
 
+    async def renew(self) -> None:
+        """Renews now rather than in due time, and waits until that is accepted. Raises LeaseLost."""
+        await self._holding.renewed()
+
+    def let_lapse(self) -> None:
+        """Ends belief and renewing, and says nothing: the work is free once the lease has lapsed."""
+        self._holding.finish()
+
     # ------------------------------------------------------------------------------------------------------ effects
     @contextlib.asynccontextmanager
     async def effect(
@@ -123,7 +140,17 @@ class Lease:
         cancelled: then the recipient may have got it. Raises LeaseInJeopardy or LeaseLost before the body runs, and
         EffectsUnreconciled while an earlier tenure's effect is still Attempted.
         """
+        async with self._holding.turns.effect(), self._logged(recipient, action, digest, id) as reported:
+            yield reported
+
+    @contextlib.asynccontextmanager
+    async def _logged(
+        self, recipient: str, action: str, digest: str | None, id: str | None
+    ) -> AsyncIterator[ReportedEffect]:
         self.require_held()
+        if not self.effects_left:
+            said = f"the log holds {EFFECTS_MAX} effects of this tenure: go on under a fresh epoch, by reclaim()"
+            raise StatementRefused(self.key, said)
         logged = new_effect(id, self.epoch, recipient, action, digest, self._now())
         await self._say(
             lambda: appending(logged, self.work),
@@ -149,6 +176,11 @@ class Lease:
             raise
         await self._record(logged.id, EffectState.SUCCEEDED, reported.detail)
 
+    @property
+    def effects_left(self) -> int:
+        """How many more effects this tenure may log; with none left, reclaim() gives a fresh epoch."""
+        return room(self.work, self.epoch)
+
     async def unreconciled(self) -> tuple[Effect, ...]:
         """The effects whose outcome is not known, those of earlier tenures included."""
         await self._look()
@@ -156,15 +188,16 @@ class Lease:
 
     async def reconcile(self, id: str, state: EffectState | str, detail: str = "") -> None:
         """Says what became of an effect: Succeeded, Failed or Compensated; Unknown when it cannot be found out."""
-        self._holding.require(held=False)
-        await self._look()
-        wanted = EffectState(state)
-        stored = next((effect for effect in self.work.spec.effects if effect.id == id), None)
-        if stored is None:
-            raise StatementRefused(self.key, f"there is no effect {id}")
-        if stored.state is EffectState.ATTEMPTED and wanted is EffectState.COMPENSATED:
-            await self._record(id, EffectState.UNKNOWN, detail)
-        await self._record(id, wanted, detail)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            await self._look()
+            wanted = EffectState(state)
+            stored = next((effect for effect in self.work.spec.effects if effect.id == id), None)
+            if stored is None:
+                raise StatementRefused(self.key, f"there is no effect {id}")
+            if stored.state is EffectState.ATTEMPTED and wanted is EffectState.COMPENSATED:
+                await self._record(id, EffectState.UNKNOWN, detail)
+            await self._record(id, wanted, detail)
 
     async def _record(self, id: str, state: EffectState, detail: str | None) -> None:
         at = self._now()
@@ -187,7 +220,6 @@ class Lease:
     # --------------------------------------------------------------------------------------------------- statements
     async def checkpoint(self, uri: str, digest: str) -> None:
         """Says where the work stands, for whoever continues it. Allowed in jeopardy."""
-        self._holding.require(held=False)
 
         def patch() -> Patch:
             stored = self.work.spec.checkpoint
@@ -198,13 +230,15 @@ class Lease:
             stored = work.spec.checkpoint
             return stored is not None and (stored.epoch, stored.uri, stored.digest) == (self.epoch, uri, digest)
 
-        await self._say(patch, said, ends=self._holding.belief.expiry)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            await self._say(patch, said, ends=self._holding.belief.expiry)
 
     async def complete(self, message: str, outcome: Outcome | str = Outcome.SUCCEEDED) -> None:
         """Declares the work done. With it this tenure ends; the block goes on to its end without a lease."""
-        self.require_held()
-        completion = Completion(epoch=self.epoch, outcome=Outcome(outcome), message=words(message))
-        async with self._holding.ending:
+        async with self._holding.turns.statement(), self._holding.ending:
+            self.require_held()
+            completion = Completion(epoch=self.epoch, outcome=Outcome(outcome), message=words(message))
             await self._say(
                 lambda: stating(completion=completion.manifest()),
                 lambda work: work.spec.completion == completion,
@@ -229,21 +263,31 @@ class Lease:
         The lease is held, and renewed, until the target's claim is granted: `await offer.settled()` waits for what
         becomes of it. Once accepted, no new effects are admitted here.
         """
-        self._holding.require(held=False)
-        stored = self.work.spec.checkpoint
-        spec = HandoffSpec(
-            work_lease_name=self.work.metadata.name,
-            epoch=self.epoch,
-            from_=self.identity.username,
-            from_instance=self.identity.instance,
-            to=Target(holder_identity=to, instance=instance),
-            subject=subject,
-            message=message,
-            context_ref=ContextRef(uri=context_uri, digest=context_digest) if context_uri else None,
-            checkpoint=OfferedCheckpoint(uri=stored.uri, digest=stored.digest) if stored else None,
-            **_given(accept_within_seconds=accept_within_seconds, claim_within_seconds=claim_within_seconds),
-        )
-        return await self._desk.offer(self.work.metadata.namespace, spec, self._holding)
+        async with self._holding.turns.statement():
+            self._holding.require(held=False)
+            stored = self.work.spec.checkpoint
+            spec = HandoffSpec(
+                work_lease_name=self.work.metadata.name,
+                epoch=self.epoch,
+                from_=self.identity.username,
+                from_instance=self.identity.instance,
+                to=Target(holder_identity=to, instance=instance),
+                subject=subject,
+                message=message,
+                context_ref=ContextRef(uri=context_uri, digest=context_digest) if context_uri else None,
+                checkpoint=OfferedCheckpoint(uri=stored.uri, digest=stored.digest) if stored else None,
+                **_given(accept_within_seconds=accept_within_seconds, claim_within_seconds=claim_within_seconds),
+            )
+            return await self._desk.offer(self.work.metadata.namespace, spec, self._holding)
+
+    async def reclaim(self, purpose: str | None = None) -> None:
+        """Claims the work again, for the same holder: the block goes on under a fresh epoch, with a log that has room.
+
+        `purpose` is what goes into the history; None keeps it. The lease takes the durations that spec has now. Effects
+        that begin meanwhile wait for it. Raises EffectsUnreconciled while an effect is under way, ClaimRefused when the
+        old epoch goes on (WorkIsReserved once a handoff has taken effect). A call that is cancelled goes on by itself.
+        """
+        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose))
 
     async def release(self, reason: str) -> None:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""
@@ -268,16 +312,38 @@ class Lease:
             try:
                 self._holding.see(await self._speech(said, ends).patch(patch))
             except Refused as error:
-                if attempt + 1 < RETRIES_MAX and TEST_FAILED in str(error):
-                    await self._look()
-                    if said(self.work):
-                        break
-                    continue
+                if attempt + 1 < RETRIES_MAX:
+                    if TEST_FAILED in str(error):
+                        await self._look()
+                        if said(self.work):
+                            break
+                        continue
+                    if needs_held(error) and await self._is_certain_again(ends):
+                        continue
                 if isinstance(error, NotFound):
                     self._holding.require(held=False)
                 raise statement_refusal(self.key, error) from error
             break
         self._holding.progressed()
+
+    async def _is_certain_again(self, ends: float) -> bool:
+        """Whether status was only behind: renewed in jeopardy, a holder is certain before the operator has said so."""
+        if self._holding.standing is not Standing.HELD:
+            return False
+        metadata = self.work.metadata
+        changes = self._desk.follower.follow(metadata.namespace, metadata.name)
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with (
+                asyncio.timeout(min(SEEN_SECONDS, ends - self._holding.clock())),
+                contextlib.aclosing(changes),
+            ):
+                while True:
+                    work = WorkLease.model_validate(await anext(changes))
+                    if ended(work, self.epoch) is not None or work.status.successor is not None:
+                        return False
+                    if work.status.phase is Phase.HELD:
+                        return True
+        return False
 
     def _speech(self, said: Callable[[WorkLease], bool], ends: float) -> Speech[WorkLease]:
         metadata = self.work.metadata

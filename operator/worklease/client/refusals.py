@@ -37,6 +37,7 @@ _CLAIMS: dict[str, Callable[[str, str], ClaimRefused]] = {
     _MESSAGES["claim.pending"]: WorkIsLeased,
 }
 _EFFECTS = (_MESSAGES["completion.effects"], _MESSAGES["effects.reconciled"])
+_HELD = (_MESSAGES["effects.standing"], _MESSAGES["completion.standing"])
 
 
 def until(message: str) -> datetime | None:
@@ -58,6 +59,11 @@ def claim_refusal(lease: str, error: ApiError) -> LeaseError:
     return not_permitted(lease, error) or ClaimRefused(lease, _short(message))
 
 
+def needs_held(error: ApiError) -> bool:
+    """The statement is admitted in phase Held only, and may not have been because of the phase."""
+    return any(sentence in str(error) for sentence in _HELD)
+
+
 def statement_refusal(lease: str, error: ApiError) -> LeaseError:
     """What a refused statement of a holder is to it, when its tenure goes on."""
     message = str(error)
@@ -67,12 +73,12 @@ def statement_refusal(lease: str, error: ApiError) -> LeaseError:
     return not_permitted(lease, error) or StatementRefused(lease, _short(message))
 
 
-def not_permitted(lease: str, error: ApiError) -> NotPermitted | None:
-    """A missing verb, with the role that has it; None when the refusal is about something else."""
+def not_permitted(lease: str, error: ApiError, role: str = AGENT_ROLE) -> NotPermitted | None:
+    """A missing verb, with the role that has it (`role` if several have); None when it is about something else."""
     if error.status != 403 or not (found := _MISSING_VERB.search(str(error))):
         return None
     verb, resource = found[1], found[2]
-    role = ROLE_WITH.get(verb, AGENT_ROLE)
+    role = ROLE_WITH.get(verb, role)
     return NotPermitted(
         lease, f"the verb {verb} on {resource} is missing; ClusterRole {role} has it: {_short(str(error))}"
     )
@@ -80,7 +86,9 @@ def not_permitted(lease: str, error: ApiError) -> NotPermitted | None:
 
 def missing(lease: str, error: NotFound) -> ClaimRefused:
     """There is no such work item."""
-    return ClaimRefused(lease, f"there is no such work item: create it, or let hold() do so with create=True ({error})")
+    return ClaimRefused(
+        lease, f"there is no such work item: create it, or ask for that: create=True, --create ({error})"
+    )
 
 
 def _short(message: str) -> str:

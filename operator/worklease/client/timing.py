@@ -101,6 +101,17 @@ class Belief:
         self.confirmed_at = max(self.confirmed_at, sent_at)
         return self.standing(now) not in FINAL
 
+    def begin(self, terms: Terms, sent_at: float, now: float) -> bool:
+        """A re-claim that was sent then has been granted under these terms. False when that came too late.
+
+        What confirmed the old epoch counts for the new one: it was accepted before the grant, so it was sent before the
+        operator began to time the new tenure.
+        """
+        if self.standing(now) in FINAL:
+            return False
+        self.terms = terms
+        return self.confirm(sent_at, now)
+
     def end(self, final: Standing) -> bool:
         """The tenure is over. False when it was before."""
         if self._final is not None:

@@ -20,7 +20,7 @@ from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View, revision_of, version_of
-from worklease.errors import ApiError, Conflict, NotFound, Refused
+from worklease.errors import ApiError, Conflict, NotFound
 from worklease.kube import swap
 from worklease.kube.session import Session
 from worklease.protocol.handoffs import OPEN, HandoffDecision, decide_handoff, is_accepted
@@ -243,9 +243,8 @@ class Handoffs:
 
     def _failed(self, uid: str, handoff: Handoff, error: ApiError) -> None:
         self._metrics.swaps.labels("failed").inc()
-        refused = isinstance(error, Refused)
-        delay = self.agenda.failed(uid, hopeless=refused)
-        level = logging.ERROR if refused else logging.WARNING
+        delay = self.agenda.failed(uid, hopeless=not error.may_pass)
+        level = logging.WARNING if error.may_pass else logging.ERROR
         logger.log(level, "a status of handoff %s was not stored (%s); next try in %.1f s", handoff.key, error, delay)
 
     def _won(self, handoff: Handoff, decision: HandoffDecision) -> None:

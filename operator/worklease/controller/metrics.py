@@ -1,6 +1,8 @@
 """What the operator counts, under the names that dashboards and alerts use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -8,8 +10,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from worklease.api.handoff import HandoffPhase
 from worklease.api.worklease import Phase
 from worklease.controller.view import View
-from worklease.protocol.reasons import EndReason, GrantReason, RefusalReason
+from worklease.protocol.moments import rfc3339
+from worklease.protocol.reasons import EndReason, GrantReason, RefusalReason, StallReason
 
+BUSY_GRANTS = 4
+"""Fewer grants within an hour than this are not worth a series of their own."""
+BUSIEST_MOST = 20
 LATENESS_BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 
 
@@ -26,13 +32,43 @@ class _Phases:
         yield family
 
 
+class _Busiest:
+    """The items with the most grants within the last hour, read from their histories when somebody asks."""
+
+    def __init__(self, view: View, now: Callable[[], datetime]) -> None:
+        self._view = view
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "worklease_item_grants_last_hour",
+            f"Grants within the last hour of the {BUSIEST_MOST} items with the most, and no fewer than {BUSY_GRANTS}. "
+            "A history goes back 16 tenures.",
+            labels=["namespace", "name"],
+        )
+        for grants, namespace, name in nlargest(BUSIEST_MOST, self._busy()):
+            family.add_metric([namespace, name], grants)
+        yield family
+
+    def _busy(self) -> Iterator[tuple[int, str, str]]:
+        since = rfc3339(self._now() - timedelta(hours=1))
+        for uid in self._view.uids():
+            entry = self._view.get(uid)
+            if entry is None or len(entry.lease.status.history) < BUSY_GRANTS:
+                continue
+            grants = sum((tenure.acquire_time or "") >= since for tenure in entry.lease.status.history)
+            if grants >= BUSY_GRANTS:
+                yield grants, entry.lease.metadata.namespace, entry.lease.metadata.name
+
+
 class Metrics:
     """One registry per operator."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.registry.register(_Phases(view))
+        self.registry.register(_Busiest(view, now))
         registry = self.registry
         self.events = Counter("worklease_watch_events", "Watch events by kind.", ["kind"], registry=registry)
         self.grants = Counter("worklease_grants", "Grants by reason.", ["reason"], registry=registry)
@@ -78,6 +114,8 @@ class Metrics:
             self.ends.labels(end.value)
         for refusal in RefusalReason:
             self.refusals.labels(refusal.value)
+        for stall in StallReason:
+            self.stalled.labels(stall.value)
         for phase in HandoffPhase:
             self.handoffs.labels(phase.value)
         for result in ("won", "lost", "gone", "failed"):

@@ -21,7 +21,7 @@ from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import Entry, View, version_of
-from worklease.errors import ApiError, Conflict, NotFound, Refused
+from worklease.errors import ApiError, Conflict, NotFound
 from worklease.kube import swap
 from worklease.kube.session import Session
 from worklease.protocol import handoffs as handoff_rules
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 WORKERS = 16
 OTHERS_HEAD_START_SECONDS = 0.25
 """How long a replica waits with the objects of another one: what a dead replica costs, and why two do not fight."""
-CONFLICTS_BEFORE_TESTS = 2
 CONFLICTS_MAX = 20
 
 
@@ -192,7 +191,7 @@ class Reconciler:
                     return
                 continue
             try:
-                if conflicts < CONFLICTS_BEFORE_TESTS or raw is None:
+                if not conflicts or raw is None:
                     stored = await swap.swap(self._session, entry.lease, decision.status)
                 else:
                     stored = await swap.swap_tested(self._session, entry.lease, raw, decision.status)
@@ -250,7 +249,7 @@ class Reconciler:
             logger.warning(
                 "condition Stalled of %s/%s was not stored: %s", metadata["namespace"], metadata["name"], error
             )
-            if not isinstance(error, Refused):
+            if error.may_pass:
                 self.agenda.failed(uid)
 
     def _failed(self, uid: str, key: str, error: ApiError) -> None:
@@ -259,9 +258,8 @@ class Reconciler:
         too_large = "too large" in str(error).lower()
         if too_large:
             self._metrics.too_large.inc()
-        refused = isinstance(error, Refused) and not isinstance(error, Conflict)
-        delay = self.agenda.failed(uid, hopeless=refused or too_large)
-        level = logging.ERROR if refused else logging.WARNING
+        delay = self.agenda.failed(uid, hopeless=too_large or not error.may_pass)
+        level = logging.WARNING if error.may_pass else logging.ERROR
         logger.log(level, "a status of %s was not stored (%s); next try in %.1f s", key, error, delay)
 
     def _won(self, entry: Entry, decision: Decision, due_at: float | None) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from worklease.api.fields import Part
 from worklease.api.worklease import Phase, WorkLease
 from worklease.protocol.observation import Observation
 
@@ -26,6 +27,18 @@ def version_of(raw: dict[str, Any]) -> int:
 def revision_of(version: str) -> int:
     """A resourceVersion as the revision of the store that it is, one for all kinds; 0 when it is none."""
     return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
+
+
+_NO_FIELDS: set[str] = set()
+
+
+def _slim(part: Part) -> None:
+    """Drop what pydantic remembers of which fields were given: a set for each map, half of what an object takes."""
+    object.__setattr__(part, "__pydantic_fields_set__", _NO_FIELDS)
+    for value in part.__dict__.values():
+        for inner in value if type(value) is tuple else (value,):
+            if isinstance(inner, Part):
+                _slim(inner)
 
 
 class View:
@@ -51,6 +64,7 @@ class View:
             self.phases[known.lease.status.phase] -= 1
         self.phases[entry.lease.status.phase] += 1
         self._entries[entry.uid] = entry
+        _slim(entry.lease)
         self._uids[entry.lease.key] = entry.uid
 
     def drop(self, uid: str) -> None:

@@ -1,4 +1,4 @@
-"""One object as it changes: read, then watched, and read again whenever the watch ends, fails or falls silent."""
+"""Objects as they change: read, then watched, and read again whenever the watch ends, fails or falls silent."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from worklease.errors import ApiError, NotFound, Unanswered, Unauthenticated, Unavailable
+from worklease.errors import ApiError, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
 from worklease.kube.session import REQUEST_SECONDS, Session, failure
-from worklease.kube.swap import path_of, read
+from worklease.kube.swap import path_of, read, read_list
 
 SILENT_SECONDS = 75.0
 """Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
@@ -67,21 +67,63 @@ class Follower:
                         yield changed
             except PASSING as error:
                 failures += 1
-                after = error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
-                backoff = min(BACKOFF_FIRST_SECONDS * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_SECONDS)
-                await asyncio.sleep(max(after, backoff * random.uniform(0.5, 1.0)))
+                await _pause(failures, error)
             known = None
+
+    async def follow_all(
+        self, namespace: str, *, field_selector: str = "", plural: str = "workleases"
+    ) -> AsyncGenerator["Picture", None]:
+        """Every object that is selected (in all namespaces when `namespace` is empty), and all changes, for ever.
+
+        Gives one and the same picture, brought up to date each time. Failures are waited out and shown in it; what
+        does not pass (Refused) is raised.
+        """
+        picture = Picture()
+        failures = 0
+        while True:
+            try:
+                items, version = await read_list(self._session, namespace, plural=plural, field_selector=field_selector)
+                picture.take(items)
+                yield picture
+                async with contextlib.aclosing(
+                    self._events(namespace, field_selector, version, plural, SILENT_SECONDS)
+                ) as events:
+                    async for kind, changed in events:
+                        failures = 0
+                        picture.see(kind, changed)
+                        yield picture
+            except PASSING as error:
+                failures += 1
+                picture.fail(error)
+                yield picture
+                await _pause(failures, error)
+            except Refused as error:
+                if error.status != 410:  # the list took so long that its next page was gone
+                    raise
 
     async def _changes(
         self, namespace: str, known: Raw, plural: str, silent_seconds: float
     ) -> AsyncGenerator[Raw, None]:
-        """One watch, until it ends. Raises ApiError."""
+        """One watch of one object, until it ends. Raises ApiError."""
         metadata = known["metadata"]
+        selector = f"metadata.name={metadata['name']}"
+        async with contextlib.aclosing(
+            self._events(namespace, selector, metadata["resourceVersion"], plural, silent_seconds)
+        ) as events:
+            async for kind, changed in events:
+                if kind == "DELETED":
+                    raise NotFound(f"{plural} {metadata['name']} has been deleted", status=404)
+                yield changed
+
+    async def _events(
+        self, namespace: str, field_selector: str, version: str, plural: str, silent_seconds: float
+    ) -> AsyncGenerator[tuple[str, Raw], None]:
+        """One watch, until it ends. Raises ApiError."""
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "fieldSelector": f"metadata.name={metadata['name']}",
-            "resourceVersion": metadata["resourceVersion"],
+            **({"fieldSelector": field_selector} if field_selector else {}),
+            "resourceVersion": version,
             "timeoutSeconds": str(random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS)),
         }
         path = f"{path_of(namespace, plural=plural)}?{urlencode(query)}"
@@ -93,10 +135,8 @@ class Follower:
                     if changed.get("code") == 410:
                         return
                     raise failure(int(changed.get("code") or 500), "the watch ended", changed)
-                if kind == "DELETED":
-                    raise NotFound(f"{plural} {metadata['name']} has been deleted", status=404)
                 if kind != "BOOKMARK":
-                    yield changed
+                    yield kind, changed
 
     async def _lines(self, path: str, silent_seconds: float) -> AsyncGenerator[bytes, None]:
         credentials = self._session.credentials
@@ -130,6 +170,55 @@ class Follower:
             raise Unanswered(f"GET {path}: nothing was heard for too long") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"GET {path}: {type(error).__name__}: {error}") from error
+
+
+class Picture:
+    """The objects of a kind as they are known, by namespace and name, and what the latest news about them was."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Raw] = {}
+        self.changed: list[Raw] = []
+        """What is new or different since the picture was given out before."""
+        self.gone: list[Raw] = []
+        """What has been deleted since then."""
+        self.trouble: ApiError | None = None
+        """Why nothing is heard now; None when all is well."""
+
+    def take(self, items: list[Raw]) -> None:
+        """Everything, read anew."""
+        before, self.objects = self.objects, {key_of(item): item for item in items}
+        self.changed = [item for key, item in self.objects.items() if _version(before.get(key)) != _version(item)]
+        self.gone = [item for key, item in before.items() if key not in self.objects]
+        self.trouble = None
+
+    def see(self, kind: str, changed: Raw) -> None:
+        """One event of a watch."""
+        self.trouble = None
+        self.changed, self.gone = ([], [changed]) if kind == "DELETED" else ([changed], [])
+        if kind == "DELETED":
+            self.objects.pop(key_of(changed), None)
+        else:
+            self.objects[key_of(changed)] = changed
+
+    def fail(self, error: ApiError) -> None:
+        """Nothing is heard."""
+        self.changed, self.gone, self.trouble = [], [], error
+
+
+def key_of(raw: Raw) -> tuple[str, str]:
+    """Namespace and name."""
+    return raw["metadata"].get("namespace") or "", raw["metadata"]["name"]
+
+
+def _version(raw: Raw | None) -> str | None:
+    return raw["metadata"].get("resourceVersion") if raw else None
+
+
+async def _pause(failures: int, error: ApiError) -> None:
+    """Waits before the next attempt, longer each time, and at least for as long as the server asks."""
+    after = error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
+    backoff = min(BACKOFF_FIRST_SECONDS * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_SECONDS)
+    await asyncio.sleep(max(after, backoff * random.uniform(0.5, 1.0)))
 
 
 def _refusal(response: aiohttp.ClientResponse, path: str, raw: bytes) -> ApiError:

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -13,6 +13,7 @@ from worklease.errors import (
     ApiError,
     ConfigurationError,
     Conflict,
+    Forbidden,
     NotFound,
     Refused,
     Unanswered,
@@ -50,7 +51,7 @@ class Session:
         self._http = self.connections()
 
     @classmethod
-    async def open(cls, source: Source | None = None, *, user_agent: str) -> "Session":
+    async def open(cls, source: Source | None = None, *, user_agent: str) -> Self:
         """Raises ConfigurationError when no credentials can be loaded."""
         return cls(await Credentials.load(source), user_agent=user_agent)
 
@@ -70,7 +71,7 @@ class Session:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         )
 
-    async def __aenter__(self) -> "Session":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -151,7 +152,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"message": str(parsed)[:500]}
 
 
-_MEANINGS: dict[int, Callable[..., ApiError]] = {401: Unauthenticated, 404: NotFound, 409: Conflict}
+_MEANINGS: dict[int, Callable[..., ApiError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
 
 
 def failure(status: int, what: str, answer: dict[str, Any], retry_after: str = "") -> ApiError:

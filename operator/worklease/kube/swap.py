@@ -37,16 +37,24 @@ async def read(session: Session, namespace: str, name: str, *, plural: str = "wo
 
 async def read_all(session: Session, namespace: str = "", *, plural: str = "workleases") -> list[dict[str, Any]]:
     """Every object of a kind (in a namespace), page by page, as of one moment."""
+    return (await read_list(session, namespace, plural=plural))[0]
+
+
+async def read_list(
+    session: Session, namespace: str = "", *, plural: str = "workleases", field_selector: str = ""
+) -> tuple[list[dict[str, Any]], str]:
+    """The objects that are selected, and the resourceVersion as of which they are so."""
     items: list[dict[str, Any]] = []
+    selecting = {"limit": PAGE, **({"fieldSelector": field_selector} if field_selector else {})}
     token = ""
     while True:
-        query = urlencode({"limit": PAGE, **({"continue": token} if token else {})})
+        query = urlencode({**selecting, **({"continue": token} if token else {})})
         path = f"{path_of(namespace, plural=plural)}?{query}"
         page = (await session.request("GET", path, timeout_seconds=30.0)).body
         items += page.get("items") or []
         token = page["metadata"].get("continue") or ""
         if not token:
-            return items
+            return items, page["metadata"]["resourceVersion"]
 
 
 async def swap(

@@ -1,0 +1,3 @@
+module worklease.dev/hack/localnode/pause
+
+go 1.26

@@ -1,0 +1,179 @@
+"""How the command behaves towards people and shells: errors, colours, pipes, and which verb is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.cluster import Cluster, Identity
+from support.holding import wire
+from support.shell import Shell
+from support.speaking import Agent, Work
+from support.terminal import Terminal
+from worklease.cli.exits import Exit
+
+REASON = ("--reason", "INC-7")
+
+
+def test_a_mistyped_command_is_answered_in_one_line(namespace: str, agent: Identity) -> None:
+    """With what was probably meant, and 2."""
+    shell = Shell(agent, namespace)
+    code, out, err = shell.call("stauts")
+    assert (code, out) == (Exit.USAGE, "")
+    assert err == "worklease: COMMAND: 'stauts' is not known, did you mean status?; see worklease --help\n"
+    for words in (
+        ("claim",),
+        ("hold", "w"),
+        ("status", "w", "--", "true"),
+        ("status", "w", "-A"),
+        ("renew", "w", "-o", "x"),
+    ):
+        code, out, err = shell.call(*words)
+        assert (code, out, err.count("\n")) == (Exit.USAGE, "", 1), words
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "role"),
+    [
+        (("status",), "list", "worklease-viewer"),
+        (("status", "-A"), "list", "worklease-viewer"),
+        (("status", "w"), "get", "worklease-viewer"),
+        (("history", "w"), "get", "worklease-viewer"),
+        (("effects", "w"), "get", "worklease-viewer"),
+        (("tree", "w"), "get", "worklease-viewer"),
+        (("inbox",), "list", "worklease-viewer"),
+        (("claim", "w"), "get", "worklease-agent"),
+        (("hold", "w", "--", "true"), "get", "worklease-agent"),
+        (("renew", "w"), "get", "worklease-agent"),
+        (("revoke", "w", *REASON), "get", "worklease-agent"),
+        (("takeover", "w", *REASON, "--yes"), "get", "worklease-agent"),
+        (("suspend", "w"), "get", "worklease-agent"),
+        (("handoff", "create", "w", "--to", "b"), "get", "worklease-agent"),
+        (("handoff", "accept", "h"), "get", "worklease-agent"),
+    ],
+)
+def test_a_missing_verb_is_named_with_a_role_that_has_it(
+    cluster: Cluster, namespace: str, words: tuple[str, ...], verb: str, role: str
+) -> None:
+    """Somebody without any role is told, by every command, in one line."""
+    Work.create(cluster, namespace, "w")
+    code, out, err = Shell(cluster.service_account(namespace, "nobody"), namespace).call(*words)
+    assert (code, out, err.count("\n")) == (Exit.ERROR, "", 1)
+    assert f"the verb {verb} on " in err
+    assert f"ClusterRole {role} has it" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("claim", "w"), "patch on workleases is missing; ClusterRole worklease-agent has it"),
+        (("claim", "v", "--create"), "create on workleases is missing; ClusterRole worklease-agent-creator has it"),
+        (("claim", "w", "--dry-run=server"), "patch on workleases is missing; ClusterRole worklease-agent has it"),
+        (("handoff", "create", "w", "--to", "b", "--delegated"), "create on handoffs is missing"),
+        (("suspend", "w"), "patch on workleases is missing"),
+    ],
+)
+def test_a_viewer_is_told_which_verb_it_needs_to_speak(
+    cluster: Cluster, namespace: str, words: tuple[str, ...], verb: str
+) -> None:
+    """Who may look and not write."""
+    Work.create(cluster, namespace, "w")
+    viewer = cluster.service_account(namespace, "viewer", "worklease-viewer")
+    code, _, err = Shell(viewer, namespace).call(*words)
+    assert (code, f"the verb {verb}" in err) == (Exit.ERROR, True), err
+
+
+def test_an_unreachable_cluster_is_one_line(namespace: str, agent: Identity, tmp_path: Path) -> None:
+    """Which server was asked, what it said, and which flags say who asks whom."""
+    config = json.loads(agent.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    nowhere = tmp_path / "nowhere"
+    nowhere.write_text(json.dumps(config))
+    code, _, err = Shell(agent, namespace, kubeconfig=nowhere).call("status")
+    assert (code, err.count("\n")) == (Exit.ERROR, 1)
+    assert "https://127.0.0.1:1 cannot be asked" in err
+    config["users"][0]["user"]["token"] = "not-a-token"
+    config["clusters"][0]["cluster"]["server"] = json.loads(agent.kubeconfig.read_text())["clusters"][0]["cluster"][
+        "server"
+    ]
+    nowhere.write_text(json.dumps(config))
+    code, _, err = Shell(agent, namespace, kubeconfig=nowhere).call("status")
+    assert (code, "does not accept the credentials" in err) == (Exit.ERROR, True)
+
+
+def test_a_server_that_never_answers_does_not_hang_a_command(namespace: str, agent: Identity, tmp_path: Path) -> None:
+    """It accepts, and is silent: 1, in time (case 6)."""
+    with wire(agent, tmp_path) as (between, kubeconfig):
+        between.silence()
+        code, _, err = Shell(agent, namespace, kubeconfig=kubeconfig).run("status")
+    assert (code, "cannot be asked" in err, err.count("\n")) == (Exit.ERROR, True, 1)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """`worklease status | head -1`: nothing on stderr, and the code of any program whose pipe is closed."""
+    Work.create(cluster, namespace, "w")
+    shell = Shell(agent, namespace)
+    process = subprocess.Popen(
+        shell.words("status"),
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # long before it has anything to print
+    err = process.stderr.read()
+    assert (process.wait(60), err) == (141, "")
+    process.stderr.close()
+
+
+def test_colours_are_for_terminals_only(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """And not for those who ask for none (NO_COLOR)."""
+    Work.create(cluster, namespace, "w")
+    shell = Shell(agent, namespace)
+    assert "\x1b" not in shell.run("status")[1]
+    with Terminal(shell.words("status"), shell.environment) as terminal:
+        assert terminal.ends() == 0
+        assert "\x1b[90mAvailable" in terminal.drawn
+    with Terminal(shell.words("status"), {**shell.environment, "NO_COLOR": "1"}) as terminal:
+        assert terminal.ends() == 0
+        assert "\x1b" not in terminal.drawn
+        assert "Available" in terminal.drawn
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_takeover_asks_the_person_at_the_terminal(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """No is no: nothing was done, and 2; yes takes it over."""
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    epoch = work.hold(Agent.of(agent))
+    shell = Shell(cluster.admin, namespace)
+    for said, code in (("n\n", Exit.USAGE), ("y\n", Exit.DONE)):
+        with Terminal(shell.words("takeover", "w", *REASON), shell.environment) as terminal:
+            terminal.shows("take it over? [y/N]")
+            assert agent.username in terminal.drawn
+            terminal.type(said)
+            assert terminal.ends() == code
+        assert (work.epoch > epoch) is (code is Exit.DONE)
+
+
+def test_an_empty_table_says_what_there_is_none_of(namespace: str, agent: Identity) -> None:
+    """On stderr, so that a program reads nothing."""
+    shell = Shell(agent, namespace)
+    assert shell.call("status") == (0, "", f"no work items in namespace {namespace}\n")
+    assert shell.call("inbox")[:2] == (0, "")
+    assert shell.call("status", "-o", "name") == (0, "", "")
+
+
+def test_help_is_quick_because_it_loads_nothing() -> None:
+    """No HTTP library, Kubernetes client or model is imported before a command needs it."""
+    code = (
+        "import sys; from worklease.cli.grammar import parser; parser().format_help(); import worklease.cli.command;"
+        "print([m for m in ('aiohttp', 'kubernetes', 'pydantic', 'yaml') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"

@@ -1,0 +1,129 @@
+"""Agents in tests: the SDK's own client beside a real server, over stdio or HTTP, under an identity's credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from mcp import Client, StdioServerParameters, stdio_client
+from support.cluster import Cluster, Identity
+from support.waiting import wait_for
+
+CALL_SECONDS = 120.0
+MODES = ("legacy", "auto")
+"""The handshake of the protocols up to 2025-11-25, and whatever is newest."""
+
+
+@dataclass
+class Agent:
+    """One agent: what it calls, and what it is answered."""
+
+    client: Client
+    process_id: int = 0
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured answer of a call that must not be refused."""
+        result = await self.client.call_tool(tool, arguments, read_timeout_seconds=CALL_SECONDS)
+        assert not result.is_error, f"{tool}: {result.structured_content}"
+        return cast("dict[str, Any]", result.structured_content)
+
+    async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The refusal of a call that must be refused."""
+        result = await self.client.call_tool(tool, arguments, read_timeout_seconds=CALL_SECONDS)
+        assert result.is_error, f"{tool}: {result.structured_content}"
+        assert result.structured_content is not None
+        return cast("dict[str, Any]", result.structured_content["refusal"])
+
+    async def until(self, tool: str, holds: Any, **arguments: Any) -> dict[str, Any]:
+        """Calls until what is answered is as wanted."""
+        async with asyncio.timeout(CALL_SECONDS):
+            while not holds(answer := await self.call(tool, **arguments)):
+                await asyncio.sleep(0.05)
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(identity: Identity, *flags: str, mode: str = "auto", **variables: str) -> AsyncIterator[Agent]:
+    """An agent whose server is a process of its own."""
+    arguments = ["-m", "worklease.mcp", "--kubeconfig", str(identity.kubeconfig), *flags]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=variables)
+    with open(os.devnull, "w") as nowhere:  # noqa: ASYNC230 - the null device does not block
+        async with Client(stdio_client(server, errlog=cast(TextIO, nowhere)), mode=mode) as client:
+            yield Agent(client, _child_of_ours(str(identity.kubeconfig)))
+
+
+def _child_of_ours(text: str) -> int:
+    """The newest server among our children that was started with this kubeconfig."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                if "worklease.mcp" in command and text in command and int(parent) == os.getpid():
+                    found.append(int(entry.name))
+    return max(found)
+
+
+@dataclass
+class HttpServer:
+    """A shared server, with no credentials of its own."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @contextlib.asynccontextmanager
+    async def agent(self, token: str, mode: str = "auto") -> AsyncIterator[Agent]:
+        """An agent that calls with this token."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=CALL_SECONDS) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+        ):
+            yield Agent(client)
+
+
+@contextlib.contextmanager
+def over_http(cluster: Cluster, log: Path, *flags: str) -> Iterator[HttpServer]:
+    """A server on a free port, that knows of the API server only where it is and by which CA."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ["--http", f"127.0.0.1:{port}", "--api-server", cluster.server]
+    arguments += ["--certificate-authority", str(cluster.ca_file), *flags]
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"} | {"HOME": "/nonexistent"}
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "worklease.mcp", *arguments], stdout=written, stderr=written, env=environment
+        )
+        try:
+            wait_for(lambda: _is_up(port), "the server to answer", within_seconds=60)
+            yield HttpServer(f"http://127.0.0.1:{port}/mcp", process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+                process.wait()
+
+
+def _is_up(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
