@@ -72,7 +72,7 @@ RIGHT: dict[str, Callable[[], Tale]] = {
 }
 
 
-ADD_EFFECT = {"op": "add", "path": "/spec/effects/-"}
+ADD_EFFECT: dict[str, object] = {"op": "add", "path": "/spec/effects/-"}
 
 
 def _claim(tale: Tale, user: str) -> dict[str, object]:
