@@ -100,6 +100,8 @@ class Agent:
         tenure = self.tenures.get(key)
         if tenure is not None and tenure.is_held:
             return tenure
+        if tenure is not None and tenure.is_granted:
+            tenure.lease.require_held()  # it is being ended: this says why
         if key in self._past:
             raise self._past[key]
         raise NotHeldHere(key, "this session does not hold it")
@@ -125,10 +127,12 @@ class Agent:
         """What every answer says: each lease in jeopardy, and what has ended since the last answer."""
         news = tuple(self._news)
         self._news.clear()
+        granted = [tenure.lease for tenure in self.tenures.values() if tenure.is_granted]
         doubtful = (
-            Warning(work=tenure.key, standing=Standing.JEOPARDY, advice=IN_JEOPARDY, detail=clean(tenure.lease.trouble))
-            for tenure in self.tenures.values()
-            if tenure.is_held and tenure.lease.standing is Standing.JEOPARDY
+            Warning(work=lease.key, standing=lease.standing, advice=advice, detail=clean(lease.trouble))
+            for standing, advice in ((Standing.LOST, LOST), (Standing.JEOPARDY, IN_JEOPARDY))
+            for lease in granted
+            if lease.standing is standing
         )
         return (*news, *doubtful)
 
