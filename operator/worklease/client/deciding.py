@@ -62,7 +62,7 @@ def mentions(work: WorkLease, claim_id: str) -> bool:
     return work.status.claim_id == claim_id or (work.spec.claim is not None and work.spec.claim.id == claim_id)
 
 
-async def finishing(work: Coroutine[Any, Any, T], within_seconds: float = ABANDON_SECONDS) -> T:
+async def finishing(work: Coroutine[Any, Any, T], within_seconds: float | None = None) -> T:
     """Awaits it. A cancellation goes on only when it has come to its end, or after this time: what a request that was
     cut off has set going could not be found, and given back, while it is still on its way.
     """
@@ -71,7 +71,7 @@ async def finishing(work: Coroutine[Any, Any, T], within_seconds: float = ABANDO
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
-            await asyncio.wait({task}, timeout=within_seconds)
+            await asyncio.wait({task}, timeout=ABANDON_SECONDS if within_seconds is None else within_seconds)
         raise
     finally:
         task.cancel()
