@@ -129,7 +129,7 @@ def test_cancelled_at_any_moment_nothing_is_left_behind(
     cluster: Cluster, namespace: str, agent: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancellation at every await is a way out: no task is left, the work is free long before the lease lapses, and
-    no effect is left open without a word about it. (What is said at the end is given the time that a busy server needs.)
+    no effect is left open without a word about it. What is said at the end is given the time of a busy server.
     """
     for bound in (
         "deciding.ABANDON_SECONDS",
