@@ -126,7 +126,9 @@ def test_a_grant_that_comes_late_is_renewed_before_it_is_used(
 
 @pytest.mark.usefixtures("operator")
 def test_cancelled_at_any_moment_nothing_is_left_behind(cluster: Cluster, namespace: str, agent: Identity) -> None:
-    """Cancellation at every await is a way out: no task is left, and the work is free long before the lease lapses."""
+    """Cancellation at every await is a way out: no task is left, the work is free long before the lease lapses, and
+    no effect is left open without a word about it.
+    """
 
     async def once(client: worklease.Client, name: str) -> None:
         async with (
@@ -160,6 +162,9 @@ def test_cancelled_at_any_moment_nothing_is_left_behind(cluster: Cluster, namesp
     held = [Work(cluster, namespace, name) for name in names]
     there = [work for work in held if cluster.api.get(work.path).ok]
     wait_for(lambda: all(work.status["phase"] != "Held" for work in there), "all of the work to be free", 60.0)
+    logged = {effect["state"] for work in there for effect in work.read()["spec"]["effects"]}
+    assert "Succeeded" in logged
+    assert "Attempted" not in logged
 
 
 @pytest.mark.usefixtures("operator")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from support import documents
 from support.agents_in_pods import WITHIN_SECONDS, WORK, Agents
+from support.cluster import Cluster
 from support.waiting import wait_for
 
 EXAMPLES = ["hold", "kubectl"]
@@ -76,3 +79,12 @@ def test_an_administrator_revokes_and_nobody_works_until_it_is_resumed(agents: C
     deployed.works_above(epoch)
     assert deployed.lease()["status"]["grantReason"] == "AfterRevocation"
     deployed.assert_one_at_a_time()
+
+
+def test_docs_node_is_true(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """The commands of docs/node.md, word for word: the deleted pod's tenure ends as Released."""
+    assert documents.names("docs/node.md") == {"agents"}
+    answer = documents.run(documents.block("docs/node.md", "agents"), cluster, cluster.admin, namespace, tmp_path)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "working under epoch" in answer.stdout
+    assert "Released" in answer.stdout

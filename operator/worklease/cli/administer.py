@@ -1,6 +1,7 @@
 """What administrators say: revocation, takeover, suspension. Each is one write, about the epoch that was looked at."""
 
 import argparse
+import signal
 import sys
 import uuid
 from typing import Any
@@ -116,6 +117,7 @@ def _agreed() -> bool:
         print("worklease: nobody is there to ask: say --yes to take it over", file=sys.stderr)
         return False
     print("take it over? [y/N] ", end="", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own waits until the line has been read
     if sys.stdin.readline().strip().lower() in {"y", "yes"}:
         return True
     print("worklease: nothing was done", file=sys.stderr)

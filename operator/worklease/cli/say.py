@@ -8,6 +8,7 @@ from collections.abc import Callable
 from worklease.api.statements import Checkpoint, Completion, Outcome, Release
 from worklease.api.worklease import Work, WorkLease
 from worklease.cli import rehearse
+from worklease.cli.adopting import claimed
 from worklease.cli.connection import Connection, connected
 from worklease.cli.exits import Exit
 from worklease.cli.locks import Lock
@@ -39,10 +40,7 @@ async def claim(options: argparse.Namespace) -> int:
                 await rehearse.claim(client, wanted)
                 await report(options, client, f"{wanted.lease} claimed")
                 return Exit.DONE
-            if not options.wait:
-                grant = await client.claimant(wanted).now()
-            else:
-                grant = await client.claimed(wanted, None if options.wait is True else options.wait)
+            grant = await claimed(client, wanted, options.wait)
         await report_grant(options, client, grant)
     return Exit.DONE
 
