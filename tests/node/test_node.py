@@ -43,7 +43,7 @@ def test_interrupted_up_leaves_nothing(node: SharedNode, tmp_path: Path) -> None
     assert not processes_with(str(tmp_path))
 
 
-def test_pods_find_services_by_name(cluster: Cluster, namespace: str, pods: Pods) -> None:
+def test_pods_find_services_by_name(node: SharedNode, cluster: Cluster, namespace: str, pods: Pods) -> None:
     """DNS and kube-proxy: the API server has a name that leads to it, and the operator's replicas have theirs."""
     cluster.service_account(namespace, "any")
     names = ("kubernetes.default", f"worklease-operator.{NAMESPACE}.svc.cluster.local")
