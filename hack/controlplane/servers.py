@@ -80,7 +80,7 @@ class ControlPlane:
         self._workspace: Workspace | None = None
         self._processes: dict[str, Process] = {}
         self._ready: dict[str, Callable[[], bool]] = {}
-        self._api_server_port = 0
+        self._api_server_port = self._etcd_port = 0
         self._etcd_name = f"etcd-{secrets.token_hex(8)}"
 
     def __enter__(self) -> ControlPlane:
@@ -103,6 +103,11 @@ class ControlPlane:
     def server(self) -> str:
         """The URL of the API server."""
         return f"https://{self._address}:{self._api_server_port}"
+
+    @property
+    def etcd_server(self) -> str:
+        """The URL of etcd, for whoever wants to see every revision of the store."""
+        return f"http://{LOOPBACK}:{self._etcd_port}"
 
     @property
     def ca_file(self) -> Path:
@@ -195,10 +200,8 @@ class ControlPlane:
         credentials.write_private(
             directory / "tokens.csv", credentials.token_file([*self.users.values(), self._controllers_user])
         )
-        etcd_port = self._start(ETCD, self._etcd_command, self._etcd_ready)
-        self._api_server_port = self._start(
-            API_SERVER, lambda port: self._api_server_command(port, etcd_port), self._api_server_ready
-        )
+        self._etcd_port = self._start(ETCD, self._etcd_command, self._etcd_ready)
+        self._api_server_port = self._start(API_SERVER, self._api_server_command, self._api_server_ready)
         self._write_kubeconfig(self.kubeconfig.name, self.users.values())
         if self.controller_manager:
             self._write_kubeconfig(CONTROLLERS_KUBECONFIG, [self._controllers_user])
@@ -252,11 +255,11 @@ class ControlPlane:
             "--unsafe-no-fsync",
         ]
 
-    def _api_server_command(self, port: int, etcd_port: int) -> list[str]:
+    def _api_server_command(self, port: int) -> list[str]:
         directory = self.directory
         return [
             str(self._found(API_SERVER)),
-            f"--etcd-servers=http://{LOOPBACK}:{etcd_port}",
+            f"--etcd-servers={self.etcd_server}",
             f"--bind-address={self._address}",
             f"--advertise-address={self._address}",
             "--endpoint-reconciler-type=none",

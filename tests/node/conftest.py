@@ -10,7 +10,7 @@ import pytest
 
 from controlplane import ensure
 from localnode import requirements
-from support.agents import Agents
+from support.agents_in_pods import Agents
 from support.cluster import Cluster
 from support.helm import NAMESPACE
 from support.pods import Pods

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import documents
-from support.agents import WITHIN_SECONDS, WORK, Agents
+from support.agents_in_pods import WITHIN_SECONDS, WORK, Agents
 from support.cluster import Cluster
 from support.pods import POLL_SECONDS
 from support.shared_node import SharedNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from support.agents import WITHIN_SECONDS, WORK, Agents
+from support.agents_in_pods import WITHIN_SECONDS, WORK, Agents
 from support.cluster import Cluster
 from support.pods import POLL_SECONDS, Pods
 from support.shell import Shell

@@ -1,137 +1,174 @@
-"""The agents of examples/agents on a node, with short leases, and a record of which of them worked, in which order."""
+"""Agents in tests: the SDK's own client beside a real server, over stdio or HTTP, under an identity's credentials."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
-import yaml
+import httpx2
+from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client, types
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from support.cluster import Cluster, Identity
-from support.pods import POLL_SECONDS, Pods
-from support.recorder import Recorder, Step
-from support.waiting import wait_for
+from support.waiting import POLL_SECONDS, wait_for
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
-WORK = "invoice-42"
-ACCOUNT = "agent"
-LEASE_SECONDS = 10
-WITHIN_SECONDS = 120.0
-
-# What an example prints at each step, and what makes it tell a recipient instead.
-STEPS = {
-    "hold": (
-        """print(f"working under epoch {os.environ['WORKLEASE_EPOCH']}", flush=True)""",
-        "import urllib.request; urllib.request.urlopen("
-        """f"RECORDER/{os.environ['WORKLEASE_EPOCH']}/{os.uname().nodename}", timeout=5).read()""",
-    ),
-    "kubectl": (
-        'echo "working under epoch $epoch"',
-        'timeout 5 kubectl --server=RECORDER get --raw "/$epoch/$POD_NAME"',
-    ),
-}
+CALL_SECONDS = 120.0
+MODES = ("legacy", "auto")
+"""The handshake of the protocols up to 2025-11-25, and whatever is newest."""
 
 
-class Agents:
-    """A Deployment of two replicas that work on one item, in a namespace of their own."""
+@dataclass
+class Agent:
+    """One agent: what it calls, and what it is answered."""
 
-    def __init__(self, cluster: Cluster, namespace: str, example: str) -> None:
-        self.cluster = cluster
-        self.namespace = namespace
-        self.example = example
-        self._recorder = Recorder(Pods(cluster, namespace))
+    client: Client
+    updated: asyncio.Queue[str]
+    """The resources of which it was told that they have changed."""
+    process_id: int = 0
 
-    def deploy(self) -> Agents:
-        """Applies the example and waits until one of the pods works."""
-        plain, told = STEPS[self.example]
-        text = (EXAMPLES / f"{self.example}.yaml").read_text()
-        assert plain in text
-        objects = list(yaml.safe_load_all(text.replace(plain, told.replace("RECORDER", self._recorder.url))))
-        for found in objects:
-            if found["kind"] == "WorkLease":
-                found["spec"].update(leaseDurationSeconds=LEASE_SECONDS, jeopardyDurationSeconds=0)
-        self.kubectl("apply", "--server-side", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": objects})
-        wait_for(self.steps, "one of the agents to work", WITHIN_SECONDS, POLL_SECONDS)
-        self.kubectl("rollout", "status", "deployment/agent", f"--timeout={WITHIN_SECONDS:.0f}s")
-        return self
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured answer of a call that must not be refused."""
+        result = await self.client.call_tool(tool, arguments, read_timeout_seconds=CALL_SECONDS)
+        assert not result.is_error, f"{tool}: {result.structured_content}"
+        return cast("dict[str, Any]", result.structured_content)
 
-    def kubectl(self, *arguments: str, identity: Identity | None = None, given: str | dict[str, Any] = "") -> str:
-        """What kubectl prints; fails with what it says when it does not succeed."""
-        answer = self.cluster.kubectl("-n", self.namespace, *arguments, identity=identity, given=given)
-        assert answer.exit_code == 0, answer.stderr
-        return answer.stdout
+    async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The refusal of a call that must be refused."""
+        result = await self.client.call_tool(tool, arguments, read_timeout_seconds=CALL_SECONDS)
+        assert result.is_error, f"{tool}: {result.structured_content}"
+        assert result.structured_content is not None
+        return cast("dict[str, Any]", result.structured_content["refusal"])
 
-    def lease(self) -> dict[str, Any]:
-        """The work item."""
-        path = f"/apis/worklease.dev/v1alpha1/namespaces/{self.namespace}/workleases/{WORK}"
-        return self.cluster.api.get(path).must()
+    async def until(self, tool: str, holds: Any, **arguments: Any) -> dict[str, Any]:
+        """Calls until what is answered is as wanted."""
+        async with asyncio.timeout(CALL_SECONDS):
+            while True:
+                if holds(answer := await self.call(tool, **arguments)):
+                    return answer
+                await asyncio.sleep(POLL_SECONDS)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the latest grant."""
-        return int(self.lease()["status"]["epoch"])
+    @contextlib.asynccontextmanager
+    async def following(self, uri: str) -> AsyncIterator[None]:
+        """Is told of changes of a resource, in the way of the protocol that it speaks."""
+        if self.client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            with warnings.catch_warnings(action="ignore", category=MCPDeprecationWarning):
+                await self.client.subscribe_resource(uri)
+            yield
+            return
+        async with self.client.listen(resource_subscriptions=[uri]) as events:
 
-    def holder(self) -> str:
-        """The pod that holds the work; waits until one does."""
+            async def follow() -> None:
+                async for event in events:
+                    assert isinstance(event, ResourceUpdated)
+                    self.updated.put_nowait(event.uri)
 
-        def held() -> str:
-            status = self.lease()["status"]
-            return str(status["instance"]) if status["phase"] == "Held" else ""
+            following = asyncio.create_task(follow())
+            try:
+                yield
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
-        return (
-            wait_for(held, "a pod to hold the work", WITHIN_SECONDS, POLL_SECONDS)
-            .removeprefix("pod:")
-            .partition("/")[0]
+
+@contextlib.asynccontextmanager
+async def connected(transport: Any, mode: str) -> AsyncIterator[Agent]:
+    """An agent over a transport of the SDK."""
+    updated: asyncio.Queue[str] = asyncio.Queue()
+
+    async def heard(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification) and mode == "legacy":
+            updated.put_nowait(message.params.uri)  # otherwise a stream of events brings it: see following()
+
+    async with Client(transport, mode=mode, message_handler=heard) as client:
+        yield Agent(client, updated)
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(
+    identity: Identity, *flags: str, mode: str = "auto", kubeconfig: Path | None = None
+) -> AsyncIterator[Agent]:
+    """An agent whose server is a process of its own."""
+    path = str(kubeconfig or identity.kubeconfig)
+    arguments = ["-m", "worklease.mcp", "--kubeconfig", path, *flags]
+    server = StdioServerParameters(command=sys.executable, args=arguments)
+    with open(os.devnull, "w") as nowhere:  # noqa: ASYNC230 - the null device does not block
+        async with connected(stdio_client(server, errlog=cast(TextIO, nowhere)), mode) as agent:
+            agent.process_id = _child_of_ours(path)
+            yield agent
+
+
+def _child_of_ours(text: str) -> int:
+    """The newest server among our children that was started with this kubeconfig."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                if "worklease.mcp" in command and text in command and int(parent) == os.getpid():
+                    found.append(int(entry.name))
+    return max(found)
+
+
+@dataclass
+class HttpServer:
+    """A shared server, with no credentials of its own."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @contextlib.asynccontextmanager
+    async def agent(self, token: str, mode: str = "auto") -> AsyncIterator[Agent]:
+        """An agent that calls with this token."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=CALL_SECONDS) as http,
+            connected(streamable_http_client(self.url, http_client=http), mode) as agent,
+        ):
+            yield agent
+
+
+@contextlib.contextmanager
+def over_http(cluster: Cluster, log: Path, *flags: str) -> Iterator[HttpServer]:
+    """A server on a free port, that knows of the API server only where it is and by which CA."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ["--http", f"127.0.0.1:{port}", "--api-server", cluster.server]
+    arguments += ["--certificate-authority", str(cluster.ca_file), *flags]
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"} | {"HOME": "/nonexistent"}
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "worklease.mcp", *arguments], stdout=written, stderr=written, env=environment
         )
-
-    def pods(self) -> dict[str, dict[str, Any]]:
-        """The pods of the Deployment, by name."""
-        answer = self.cluster.api.get(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector="app=agent").must()
-        return {pod["metadata"]["name"]: pod for pod in answer["items"]}
-
-    def steps(self) -> list[Step]:
-        """Every step that came to the recipient, in order."""
-        return self._recorder.steps()
-
-    def works_above(self, epoch: int) -> Step:
-        """Waits until somebody works under a higher epoch; returns the first such step."""
-        return wait_for(
-            lambda: [step for step in self.steps() if step.epoch > epoch],
-            f"work under an epoch above {epoch}; the lease: {json.dumps(self.lease()['status'])}",
-            WITHIN_SECONDS,
-            POLL_SECONDS,
-        )[0]
-
-    def assert_one_worked_at_a_time(self) -> None:
-        """Each epoch was one pod's alone, and nothing was admitted under an earlier epoch than before."""
-        admitted = [step for step in self.steps() if step.admitted]
-        assert [step.epoch for step in admitted] == sorted(step.epoch for step in admitted)
-        workers = {(step.epoch, step.pod) for step in admitted}
-        assert len(workers) == len({epoch for epoch, _ in workers}), workers
-
-    def assert_one_believed_at_a_time(self) -> None:
-        """Nobody even tried to work when another held: where leases expire or are released, no recipient need check."""
-        self.assert_one_worked_at_a_time()
-        assert not [step for step in self.steps() if not step.admitted]
-
-    def tenure(self, epoch: int) -> dict[str, Any]:
-        """The tenure of an epoch, from the history."""
-        return dict(next(found for found in self.lease()["status"]["history"] if found["epoch"] == epoch))
-
-    def freeze(self, pod: str) -> None:
-        """Stops every process of a pod at once, so that none of them says a word more."""
-        uid = self.pods()[pod]["metadata"]["uid"]
-        processes = [found for found in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _is_of(found, uid)]
-        assert processes, f"no process of pod {pod} is seen from here"
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
+        try:
+            wait_for(lambda: _is_up(port), "the server to answer", within_seconds=60)
+            yield HttpServer(f"http://127.0.0.1:{port}/mcp", process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+                process.wait()
 
 
-def _is_of(process: int, pod_uid: str) -> bool:
+def _is_up(port: int) -> bool:
     try:
-        return f"pod{pod_uid}" in Path(f"/proc/{process}/cgroup").read_text()
-    except OSError:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
         return False

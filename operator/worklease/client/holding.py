@@ -129,8 +129,11 @@ class Holding:
         return self._lost is not None
 
     def progressed(self) -> None:
-        """The work shows that it is alive."""
+        """The work shows that it is alive; after a silence the renewing goes on, as long as the tenure stands."""
+        was_silent = self._is_silent()
         self._progress_at = self.clock()
+        if was_silent:
+            self._woken.set()
 
     def see(self, work: WorkLease) -> None:
         """The object from an answer, unless a later one has been seen."""
@@ -156,6 +159,18 @@ class Holding:
         """The clock has jumped, as it does when the machine slept: every timer is late."""
         self._woken.set()
         self._on_time()
+
+    async def renewed(self) -> None:
+        """Renews now; returns when that, or what was on its way already, is accepted. Raises LeaseLost."""
+        before = self.belief.confirmed_at
+        self.progressed()
+        self._woken.set()
+        while True:
+            self.require(held=False)
+            if self.belief.confirmed_at > before:
+                return
+            self._changed.clear()
+            await self._changed.wait()
 
     def finish(self) -> Standing:
         """The holder ends its tenure: belief is over with this call. Returns what it was until now."""
@@ -234,9 +249,12 @@ class Holding:
             await self._sleep(pause if failures else pause * random.uniform(1 - SPREAD, 1))
             if self.standing in FINAL:
                 return
-            if self._is_silent():
+            while self._is_silent():
                 self.trouble = f"the work has shown no progress for {self._max_silence_seconds:g} s"
-                return
+                self._woken.clear()
+                await self._woken.wait()
+                if self.standing in FINAL:
+                    return
             sent_at, epoch = self.clock(), self.epoch
             retry_after_seconds = 0.0
             try:
