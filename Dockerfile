@@ -1,4 +1,4 @@
-# The operator and the command in one image. hack/image makes the same without Docker.
+# The operator, the command and the MCP server in one image. hack/image makes the same without Docker.
 # The base is pinned by its version; where you pin by digest, give it as PYTHON_IMAGE=python@sha256:...
 ARG PYTHON_IMAGE=python:3.13.9-slim-bookworm
 
@@ -20,7 +20,7 @@ RUN cd /opt/worklease/lib/python*/site-packages/kubernetes \
 FROM ${PYTHON_IMAGE}
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="worklease" \
-      org.opencontainers.image.description="A lease on work, not ownership of it: the operator and the command." \
+      org.opencontainers.image.description="A lease on work: the operator, the command and the MCP server." \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/worklease /opt/worklease

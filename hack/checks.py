@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commands import end_group
-from controlplane import PEOPLE
+from controlplane import PEOPLE, ensure
+from imaging.command import ensure as image
+from localnode import requirements
+from localnode.node import tools as node_tools
 from onecluster import cluster
 from progress import say
 from tether import tethered
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+NODE_TESTS = Path("tests/node")
 WORKERS = 6
 INTERRUPT_WITHIN_SECONDS = 30.0
 
@@ -42,11 +46,35 @@ def main(arguments: Sequence[str]) -> int:
     # Started in the background by a shell we would hand on that SIGINT is ignored, and tests are about it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     outcomes = [run_step(name, command) for name, command in static_steps().items()]
+    if any(runs_node_tests(path) for path in paths_of(pytest_arguments)):
+        prepare_node()
     with cluster(options.kubeconfig, PEOPLE) as access:
         command = [program("pytest"), "-n", str(WORKERS), "--dist", "worksteal", f"--kubeconfig={access.kubeconfig}"]
         outcomes.append(run_step("pytest", [*command, *pytest_arguments]))
     print_table(outcomes)
     return 1 if any(outcome.exit_code for outcome in outcomes) else 0
+
+
+def paths_of(pytest_arguments: Sequence[str]) -> list[str]:
+    """The tests that pytest is asked for, as paths; all of them when it is told none."""
+    return [found for found in pytest_arguments if found.startswith("tests")] or ["tests"]
+
+
+def runs_node_tests(path: str) -> bool:
+    """Whether the tests of a path have some of NODE_TESTS among them."""
+    wanted = Path(path.partition("::")[0])
+    return wanted == NODE_TESTS or wanted in NODE_TESTS.parents or NODE_TESTS in wanted.parents
+
+
+def prepare_node() -> None:
+    """Builds what the tests on a node need while a person sees it; where no node can run, they are skipped."""
+    try:
+        requirements.ensure()
+    except requirements.NodeUnavailableError as error:
+        say(str(error))
+        return
+    ensure("helm", *node_tools())
+    image()
 
 
 def static_steps() -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: crds/, charts/worklease/files/ (not its alerts) and docs/reference.md."""
+"""Writes what is made from the code: CRDs, the chart's files less its alerts, docs/reference.md and docs/values.md."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 
 import dashboard
 import reference
+import values
 from progress import say
 from worklease.api import crd, fence_policy, policies, roles
 
@@ -47,6 +48,7 @@ def rendered() -> dict[Path, str]:
     }
     return {
         Path("docs/reference.md"): reference.rendered(),
+        Path("docs/values.md"): values.rendered(),
         Path("charts/worklease/files/dashboards/worklease.json"): dashboard.rendered(),
         **{
             path: HEADER + yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)

@@ -13,10 +13,10 @@ from onecluster import Contexts, cluster, namespace, operator
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 
-from . import fencing, handoffs, leases
+from . import client, fencing, handoffs, leases, mcp
 from .world import World
 
-SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "fencing")
+SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "client", "mcp", "fencing")
 HELD = (1000, 10000)
 AGENT = "bench"
 ROLE = "worklease-gitops"
@@ -71,5 +71,9 @@ async def _measure(section: str, contexts: Contexts, operator_pid: int, held: in
         elif section == "handoffs":
             await handoffs.handed_over(world)
             await handoffs.resolved(world, operator_pid)
+        elif section == "client":
+            await client.measured(source, world)
+        elif section == "mcp":
+            await mcp.called(world, source)
         else:
             await leases.operator_cost(world, operator_pid, held)

@@ -22,6 +22,14 @@ INSTANCE = "host:administrator/1"
 PAUSE_SECONDS = (1.0, 4.0)
 TIMEOUT_SECONDS = 3.0
 HELD_SECONDS = 2.0
+GIVEN_BACK = 0.8
+DOES = {
+    "suspended": {"resume": 1},
+    "Completed": {"delete": 40, "revoke": 60},
+    "held": {"revoke": 25, "take over": 30, "give": 15, "nothing": 30},
+    "free": {"suspend": 20, "nothing": 80},
+}
+"""What it does about an item, by its state, and how often."""
 
 
 class Administrator:
@@ -45,21 +53,23 @@ class Administrator:
             work = await read(self._session, self._orders.namespace, name)
         except NotFound:
             return
-        epoch, phase = work["status"]["epoch"], work["status"]["phase"]
-        draw = self._chance.random()
-        if work["spec"].get("suspend"):
-            await self._say(name, suspend=False)
-        elif phase == "Completed":
-            await (self._delete(name) if draw < 0.4 else self._say(name, revocation=_revocation(epoch, "reopened")))
-        elif phase in ("Held", "Jeopardy") or work["status"].get("successor"):
-            if draw < 0.25:
+        epoch, status = work["status"]["epoch"], work["status"]
+        held = status["phase"] in ("Held", "Jeopardy") or "successor" in status
+        state = "suspended" if work["spec"].get("suspend") else "held" if held else status["phase"]
+        does = DOES.get(state, DOES["free"])
+        match self._chance.choices(list(does), list(does.values()))[0]:
+            case "resume":
+                await self._say(name, suspend=False)
+            case "suspend":
+                await self._say(name, suspend=True)
+            case "revoke":
                 await self._say(name, revocation=_revocation(epoch, "wrong amount"))
-            elif draw < 0.55:
+            case "take over":
                 await self._take_over(name, epoch)
-            elif draw < 0.7:
+            case "give":
                 await self._give(name)
-        elif draw < 0.2:
-            await self._say(name, suspend=True)
+            case "delete":
+                await self._delete(name)
 
     async def _take_over(self, name: str, epoch: int) -> None:
         claim = {
@@ -72,7 +82,7 @@ class Administrator:
         await self._say(name, revocation=_revocation(epoch, "takeover"), claim=claim)
         await asyncio.sleep(HELD_SECONDS)
         work = await read(self._session, self._orders.namespace, name)
-        if work["status"].get("claimID") == claim["id"] and self._chance.random() < 0.8:
+        if work["status"].get("claimID") == claim["id"] and self._chance.random() < GIVEN_BACK:
             await self._say(name, release={"epoch": work["status"]["epoch"], "reason": "taken over, and given back"})
 
     async def _give(self, name: str) -> None:

@@ -25,12 +25,26 @@ from worklease.kube.swap import path_of
 from .beliefs import Clocks, record_beliefs, renew_by_wall_clock
 from .controls import break_agent
 from .history import Recorder
-from .party import Orders, record_calls
+from .party import Orders, record_calls, record_watches
 from .recipients import RECIPIENTS, deliver
 
 LEASE_SECONDS = 10
 JEOPARDY_SECONDS = (0, 2)
 LOOPS = 2
+ENDINGS = {
+    "give back": 25,
+    "complete": 12,
+    "hand over": 33,
+    "fail": 5,
+    "fall silent": 15,
+    "fail in an effect": 10,
+}
+"""How often a block ends in which way."""
+ANSWERS = {"accept": 50, "accept and forget": 30, "reject": 20}
+"""How often an offer is answered in which way."""
+HAUNTED = 0.6
+"""After how many of its tenures it goes on as a zombie."""
+WITHDRAWN = 0.15
 AGAIN_SECONDS = 0.5
 INBOX_SECONDS = 1.0
 FAILURES = (LeaseError, ApiError, ConfigurationError, OSError)
@@ -99,25 +113,28 @@ class Agent:
             pass
         except FAILURES as error:
             self.recorder.write("over", object=name, reason=type(error).__name__, message=str(error)[:300])
-        if held and self.chance.random() < 0.6:
+        if held and self.chance.random() < HAUNTED:
             await self._haunt(client, held[0])
 
     async def _work(self, lease: Lease) -> None:
         await self._reconcile(lease)
         for _ in range(self.chance.randint(1, 5)):
             await self._step(lease)
-        end = self.chance.random()
-        if end < 0.12:
-            await lease.complete("done")
-        elif end < 0.45:
-            await self._hand_over(lease)
-        elif end < 0.5:
-            raise _ForgottenError
-        elif end < 0.65:
-            await asyncio.sleep(LEASE_SECONDS * 2)  # with max_silence_seconds it is not renewed meanwhile
-        elif end < 0.75:
-            async with lease.effect("ledger", "charge"):
+        match self._draw(ENDINGS):
+            case "complete":
+                await lease.complete("done")
+            case "hand over":
+                await self._hand_over(lease)
+            case "fail":
                 raise _ForgottenError
+            case "fall silent":
+                await asyncio.sleep(LEASE_SECONDS * 2)  # with max_silence_seconds it is not renewed meanwhile
+            case "fail in an effect":
+                async with lease.effect("ledger", "charge"):
+                    raise _ForgottenError
+
+    def _draw(self, weights: dict[str, int]) -> str:
+        return self.chance.choices(list(weights), list(weights.values()))[0]
 
     async def _step(self, lease: Lease) -> None:
         recipient = self.chance.choice((*RECIPIENTS, "checkpoint", "pause", "pause"))
@@ -142,7 +159,7 @@ class Agent:
         offer = await lease.hand_over(
             self.chance.choice(others), subject="go on", accept_within_seconds=6, claim_within_seconds=6
         )
-        if self.chance.random() < 0.15:
+        if self.chance.random() < WITHDRAWN:
             await offer.withdraw("changed my mind")
         await offer.settled()
 
@@ -163,8 +180,8 @@ class Agent:
             with contextlib.suppress(ApiError):
                 await client.session.request("PATCH", path, patch, content_type=JSON_PATCH, timeout_seconds=2.0)
         with contextlib.suppress(OSError):
-            await deliver(self.orders.socket, "ledger", lease.key, epoch, f"late-{secrets.token_hex(4)}")
-            await deliver(self.orders.socket, "vault", lease.key, epoch, f"late-{secrets.token_hex(4)}")
+            for recipient in RECIPIENTS:
+                await deliver(self.orders.socket, recipient, lease.key, epoch, f"late-{secrets.token_hex(4)}")
 
     async def _answer_for_ever(self, client: Client) -> None:
         while True:
@@ -179,16 +196,16 @@ class Agent:
         await client.session.request("PATCH", path, accepted, content_type=JSON_PATCH)
 
     async def _answer(self, client: Client, offer: Offer) -> None:
-        draw = self.chance.random()
-        if draw < 0.2:
-            await offer.reject("no time")
-        elif draw < 0.4:
-            await self._accept_and_forget(client, offer)
-        else:
-            async with offer.accept(purpose=f"{self.orders.party} goes on") as lease:
-                await self._reconcile(lease)
-                for _ in range(2):
-                    await self._step(lease)
+        match self._draw(ANSWERS):
+            case "reject":
+                await offer.reject("no time")
+            case "accept and forget":
+                await self._accept_and_forget(client, offer)
+            case "accept":
+                async with offer.accept(purpose=f"{self.orders.party} goes on") as lease:
+                    await self._reconcile(lease)
+                    for _ in range(2):
+                        await self._step(lease)
 
 
 class _ForgottenError(Exception):
@@ -212,6 +229,7 @@ def main() -> None:
     recorder = Recorder(orders.directory, orders.party)
     clocks = Clocks(recorder, orders.directory / f"clock-{orders.company}-{orders.username}.json")
     record_calls(recorder)
+    record_watches(recorder)
     record_beliefs(recorder)
     if orders.options.get("wall_renew_times"):
         renew_by_wall_clock()

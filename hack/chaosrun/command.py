@@ -74,7 +74,7 @@ def _finished(failed: int, directory: Path, *, kept: bool) -> int:
 def report(records: Sequence[Record], *, whole: bool) -> int:
     """Prints coverage and violations; 1 when there are any, or when a `whole` run has missed something."""
     found = coverage.covered(records)
-    print(coverage.table(found))
+    print(coverage.table(found, records))
     violations = check(records)
     for violation in violations[:CAUGHT_MOST]:
         print(f"VIOLATION {violation}")

@@ -72,8 +72,6 @@ def _play(setting: Setting, kind: str, names: list[str]) -> dict[str, Company]:
         company.wait_for_operators()
     with Progress(f"playing {len(names)} scenes, {kind}", "25 s"):
         asyncio.run(_all(companies))
-    for company in companies.values():
-        company.stop()
     return companies
 
 
@@ -84,5 +82,8 @@ async def _all(companies: dict[str, Company]) -> None:
 
 
 async def _one(name: str, company: Company) -> None:
-    async with Scene(company) as scene:
-        await SCENES[name](scene)
+    try:
+        async with Scene(company) as scene:
+            await SCENES[name](scene)
+    finally:
+        company.stop()

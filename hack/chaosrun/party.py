@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from worklease.errors import ApiError, Refused
+from worklease.kube.following import Follower
 from worklease.kube.session import Answer, Session
 
 from .history import Recorder
@@ -85,6 +88,24 @@ def _recorded(unrecorded: Any, recorder: Recorder, *, bodies: bool) -> Any:
         return answer
 
     return request
+
+
+def record_watches(recorder: Recorder) -> None:
+    """From now on what this process is shown of an object is in the history, before it is acted on."""
+    numbers = itertools.count(1)
+    unrecorded = Follower.follow
+
+    async def follow(self: Follower, namespace: str, name: str, **options: Any) -> AsyncGenerator[dict[str, Any], None]:
+        about: dict[str, Any] = {
+            "watch": f"{recorder.party}:{next(numbers)}",
+            "plural": options.get("plural", "workleases"),
+        }
+        async with contextlib.aclosing(unrecorded(self, namespace, name, **options)) as changes:
+            async for raw in changes:
+                recorder.write("seen", **about, object=f"{namespace}/{name}", revision=_version(raw["metadata"]))
+                yield raw
+
+    Follower.follow = follow  # type: ignore[method-assign]
 
 
 def _version(metadata: dict[str, Any]) -> int:

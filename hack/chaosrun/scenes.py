@@ -28,10 +28,11 @@ from .setting import ADMINISTRATOR, Company
 ITEM = "item-0"
 WITHIN_SECONDS = 40.0
 POLL_SECONDS = 0.02
-SLOW_LEASE_SECONDS, LATE_SECONDS = 16, 2.4
+SLOW_LEASE_SECONDS, LATE_SECONDS = 16, 2.0
 """How late answers come: a request of a lease of 16 s may take 2.7 s."""
+ON_ITS_WAY_SECONDS = 3.0
 GRANTED_AND_RENEWED = 2
-"""Beliefs: one from the grant, one from the first renewal whose answer was late."""
+"""Beliefs in one epoch: one from the grant, one from the first renewal whose answer was late."""
 State = dict[str, Any]
 
 
@@ -148,7 +149,7 @@ async def swap(scene: Scene) -> None:
         if method != "PUT" or on_its_way.is_set():
             return 0.0
         loop.call_soon_threadsafe(on_its_way.set)
-        return 2.0
+        return ON_ITS_WAY_SECONDS
 
     scene.company.members["operator-0"].wire.hold = hold
     again = scene.claim(scene.holder, epoch)
@@ -202,7 +203,8 @@ async def sending(scene: Scene) -> None:
     file = scene.company.setting.directory / f"history-{party}.jsonl"
 
     def believed() -> int:
-        return sum(record["kind"] == "belief" for record in history.read(file))
+        epochs = [record["epoch"] for record in history.read(file) if record["kind"] == "belief"]
+        return epochs.count(epochs[-1]) if epochs else 0
 
     await scene.until(lambda work: work["status"]["phase"] == "Held")
     wires = scene.company.setting.wires

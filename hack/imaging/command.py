@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,12 @@ from .archive import Image, write
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "localhost/worklease"
-KEPT_ARCHIVES = 4
+KEPT_ARCHIVES = 8
+KEPT_BASES = 2
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 LABELS = {
     "org.opencontainers.image.title": "worklease",
-    "org.opencontainers.image.description": "A lease on work, not ownership of it: the operator and the command.",
+    "org.opencontainers.image.description": "A lease on work: the operator, the command and the MCP server.",
     "org.opencontainers.image.licenses": "Apache-2.0",
     "org.opencontainers.image.version": worklease.__version__,
 }
@@ -45,17 +47,31 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def ensure() -> Path:
-    """The archive of this source, built into the cache when none has been built of it; older ones are removed."""
+    """The archive of this source, built into the cache when none has been built of it; the oldest are removed."""
     directory = cache_directory() / "images"
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"worklease-{_source_digest()}.tar"
     with locked(directory / "lock", lambda process_id: say(f"process {process_id} is building the image")):
         if not target.exists():
-            kept = sorted(directory.glob("worklease-*.tar"), key=lambda path: path.stat().st_mtime)
-            for old in kept[: -KEPT_ARCHIVES + 1]:
-                old.unlink()
-            build(target, f"{NAME}:{worklease.__version__}")
+            rootfs.require()
+            build(target, f"{NAME}:{worklease.__version__}", _cached_base(directory))
+        os.utime(target)
+        for pattern, most in (("worklease-*.tar", KEPT_ARCHIVES), ("base-*", KEPT_BASES)):
+            for old in sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)[:-most]:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
     return target
+
+
+def _cached_base(directory: Path) -> Path:
+    """The lower layer, which depends on little of the source."""
+    needs = "\0".join([(Path(__file__).parent / "rootfs.py").read_text(), *rootfs.dependencies()])
+    base = directory / f"base-{hashlib.sha256(needs.encode()).hexdigest()[:12]}"
+    if not base.exists():
+        with tempfile.TemporaryDirectory(prefix=".base-", dir=directory) as work:
+            rootfs.make_base(Path(work) / "base")
+            os.replace(Path(work) / "base", base)
+    os.utime(base)
+    return base
 
 
 def _source_digest() -> str:
@@ -68,16 +84,19 @@ def _source_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def build(target: Path, name: str) -> str:
-    """Writes the archive `target`; returns the digest of the image."""
+def build(target: Path, name: str, base: Path | None = None) -> str:
+    """Writes the archive `target` over this base, by default a new one; returns the digest of the image."""
     rootfs.require()
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise SetupError(f"hack/image builds for {' and '.join(ARCHITECTURES)}, and this machine is {machine}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="worklease-image-") as work:
-        base, application = Path(work) / "base", Path(work) / "application"
-        rootfs.make_base(base)
+    # Beside the base, so that files can be shared with it.
+    with tempfile.TemporaryDirectory(prefix=".image-", dir=base.parent if base else None) as work:
+        if base is None:
+            base = Path(work) / "base"
+            rootfs.make_base(base)
+        application = Path(work) / "application"
         programs = rootfs.make_application(base, application)
         _try(base, application, Path(work) / "merged", programs)
         image = Image(

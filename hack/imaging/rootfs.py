@@ -1,4 +1,4 @@
-"""The two layers of the image: Python with what it needs from Debian's packages, and worklease with its own.
+"""The two layers of the image: Python with all that worklease needs, and worklease itself.
 
 Nothing in them has a time or depends on who built it. There is no shell and no package manager.
 """
@@ -25,6 +25,8 @@ EXTRAS = ("operator", "mcp")
 LEFT_OUT_PROGRAMS = ("worklease-fence",)
 """The authorizer for proxies runs beside a recipient, and needs an extra of its own."""
 
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+PACKAGES = "usr/local/lib/python3.11/dist-packages"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 UNUSED_PATHS = (
@@ -93,7 +95,7 @@ def require() -> None:
 
 
 def make_base(directory: Path) -> None:
-    """Python and its libraries, in a directory that is not there yet."""
+    """Python and everything that worklease needs, in a directory that is not there yet."""
     log = cache_directory() / "image-base.log"
     packages = f"--include={','.join(DEBIAN_PACKAGES)}"
     command = ["mmdebstrap", "--quiet", "--variant=extract", "--mode=root", packages, SUITE, str(directory)]
@@ -110,38 +112,50 @@ def make_base(directory: Path) -> None:
         (directory / "etc" / name).write_text(content)
     (directory / "tmp").mkdir(exist_ok=True)
     (directory / "tmp").chmod(0o1777)
-    _compile(directory, "/usr/lib/python3.11")
+    _install_dependencies(directory / PACKAGES)
+    _compile(directory, "usr/lib/python3.11")
+    _compile(directory, PACKAGES)
 
 
-def make_application(base: Path, directory: Path) -> list[str]:
-    """worklease with its dependencies, to lie over `base`. Returns the names of its programs."""
-    packages = directory / "usr/local/lib/python3.11/dist-packages"
-    packages.mkdir(parents=True)
-    log = cache_directory() / "image-application.log"
-    wheels = directory.with_name(f"{directory.name}-wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    command = [*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), "."]
-    run_logged(command, "building worklease's wheel", "5 s", log, REPOSITORY)
-    (wheel,) = wheels.glob("worklease-*.whl")
-    machine = os.uname().machine
-    platforms = [f"--platform={manylinux}_{machine}" for manylinux in ("manylinux2014", "manylinux_2_28")]
+def _install_dependencies(packages: Path) -> None:
+    platforms = [f"--platform={manylinux}_{os.uname().machine}" for manylinux in ("manylinux2014", "manylinux_2_28")]
     options = ["--no-compile", "--only-binary=:all:", "--python-version=3.11", *platforms]
-    command = [*pip, "install", *options, "--target", str(packages), f"{wheel}[{','.join(extras())}]"]
-    run_logged(command, "installing worklease and what it needs", "10 s", log, REPOSITORY)
+    command = [*PIP, "install", *options, "--target", str(packages), *dependencies()]
+    log = cache_directory() / "image-dependencies.log"
+    run_logged(command, "installing what worklease needs", "10 s", log, REPOSITORY)
     _remove(packages / "bin")
     for name in UNUSED_MODULES:
         for path in (packages / name).glob("[!_]*.py"):
             path.unlink()
+
+
+def make_application(base: Path, directory: Path) -> list[str]:
+    """worklease alone, to lie over `base`. Returns the names of its programs."""
+    log = cache_directory() / "image-application.log"
+    wheels = directory.with_name(f"{directory.name}-wheel")
+    command = [*PIP, "wheel", "--no-deps", "--wheel-dir", str(wheels), "."]
+    run_logged(command, "building worklease's wheel", "5 s", log, REPOSITORY)
+    (wheel,) = wheels.glob("worklease-*.whl")
+    packages = directory / PACKAGES
+    command = [*PIP, "install", "--no-deps", "--no-compile", "--target", str(packages), str(wheel)]
+    run_logged(command, "installing worklease", "2 s", log, REPOSITORY)
+    _remove(packages / "bin")
     _forget_where_from(packages)
     programs = _write_programs(packages, directory / "usr/local/bin")
-    _compile_over(base, directory)
+    together = directory.with_name(f"{directory.name}-compiled")
+    merged(base, directory, together)
+    _compile(together, f"{PACKAGES}/worklease")
+    shutil.rmtree(packages / "worklease")
+    shutil.move(together / PACKAGES / "worklease", packages / "worklease")
+    shutil.rmtree(together)
     return programs
 
 
-def extras() -> list[str]:
-    """What the image has beside the client: those of EXTRAS that the project has."""
+def dependencies() -> list[str]:
+    """What pip is asked for: what the project needs, and what those of EXTRAS that it has need."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return [extra for extra in EXTRAS if extra in project["optional-dependencies"]]
+    optional = project["optional-dependencies"]
+    return [*project["dependencies"], *(one for extra in EXTRAS for one in optional.get(extra, ()))]
 
 
 def merged(base: Path, application: Path, directory: Path) -> None:
@@ -179,23 +193,11 @@ def _write_programs(packages: Path, directory: Path) -> list[str]:
     return programs
 
 
-def _compile_over(base: Path, directory: Path) -> None:
-    """Compiles with the Python of `base`, which need not be of the version of ours."""
-    inside = base / "usr/local"
-    shutil.copytree(directory / "usr/local", inside, symlinks=True, dirs_exist_ok=True)
-    try:
-        _compile(base, "/usr/local/lib/python3.11/dist-packages")
-        shutil.copytree(inside, directory / "usr/local", symlinks=True, dirs_exist_ok=True)
-    finally:
-        shutil.rmtree(inside)
-        inside.mkdir()
-
-
 def _compile(root: Path, path: str) -> None:
     """The hash of its source, not its time, ties a compiled file to it, and nothing checks it when it is loaded."""
     command = [_chroot(), str(root), "/usr/bin/python3", "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash"]
     answer = subprocess.run(
-        [*command, path], capture_output=True, text=True, env={"PATH": "/usr/bin", "PYTHONHASHSEED": "0"}
+        [*command, f"/{path}"], capture_output=True, text=True, env={"PATH": "/usr/bin", "PYTHONHASHSEED": "0"}
     )
     if answer.returncode:
         say(f"not all of {path} could be compiled: {answer.stdout.strip()[-500:]}")

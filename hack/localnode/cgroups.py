@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from commands import SetupError
+
 ROOT = Path("/sys/fs/cgroup")
 V2_MARK = ROOT / "cgroup.controllers"
 NEEDED = ("cpu", "cpuset", "memory", "pids")
+# Those of version 2 that the kubelet wants enabled wherever the machine has them.
+V2_WANTED = ("cpu", "cpuset", "hugetlb", "io", "memory", "pids")
 V2_ENABLED = ROOT / "cgroup.subtree_control"
 HYBRID = ROOT / "unified"
 
@@ -26,11 +30,15 @@ def is_version_1() -> bool:
 
 
 def create(name: str) -> None:
-    """Makes the directory `name` in every hierarchy."""
-    for parent in _hierarchies():
-        (parent / name).mkdir(exist_ok=True)
-    if not is_version_1():
-        V2_ENABLED.write_text(" ".join(f"+{controller}" for controller in NEEDED))
+    """Makes the directory `name` in every hierarchy. Raises SetupError where the machine does not let it."""
+    try:
+        for parent in _hierarchies():
+            (parent / name).mkdir(exist_ok=True)
+        if not is_version_1():
+            offered = V2_MARK.read_text().split()
+            V2_ENABLED.write_text(" ".join(f"+{controller}" for controller in V2_WANTED if controller in offered))
+    except OSError as error:
+        raise SetupError(f"no cgroup for a node can be made in {ROOT}: {error}; is this inside a container?") from None
 
 
 def remove(name: str) -> None:

@@ -55,6 +55,10 @@ class Tale:
     def refuse(self, user: str, status: int, message: str, **said: Any) -> Tale:
         """A user states something, and is refused."""
         patch = [{"op": "add", "path": f"/spec/{name}", "value": value} for name, value in said.items()]
+        return self.refuse_patch(user, status, message, patch)
+
+    def refuse_patch(self, user: str, status: int, message: str, patch: list[dict[str, Any]]) -> Tale:
+        """A user's patch is refused."""
         call = self._call(f"{user}#1", "PATCH", PATH, patch)
         return self.event(f"{user}#1", "answer", call=call, outcome="refused", status=status, message=message)
 
@@ -114,6 +118,26 @@ class Tale:
         fence = {"ledger": "mark", "vault": "mark and live", "mailbox": "none"}[recipient]
         told = {"recipient": recipient, "lease": LEASE, "epoch": epoch, "effect": effect, "fence": fence}
         return self.event("recipients#1", "delivery", **{**told, "outcome": "admitted", "asked_at": self.now, **fields})
+
+    def handoff(self, name: str = "h", phase: str = "Pending", answer: str = "", **more: Any) -> Tale:
+        """A handoff of the item to bob, as it is stored from now on; `more` goes into its status."""
+        spec: dict[str, Any] = {"workLeaseName": "item", "to": {"holderIdentity": "bob"}}
+        if answer:
+            spec["response"] = {"decision": answer, "reason": ""}
+        self.revision += 1
+        stored = {"uid": f"uid-{name}", "spec": spec, "status": {"phase": phase, **more}}
+        about = {"revision": self.revision, "plural": "handoffs", "object": f"ns/{name}"}
+        return self.event("store", "store", **about, **stored)
+
+    def reserve(self, name: str = "h") -> Tale:
+        """The acceptance of a handoff takes effect."""
+        reserved = {
+            "holderIdentity": "bob",
+            "handoff": name,
+            "handoffUID": f"uid-{name}",
+            "until": "2026-01-01T00:00:00Z",
+        }
+        return self.decide(successor=reserved)
 
     def delete(self) -> Tale:
         """The item is deleted, and its name is free."""

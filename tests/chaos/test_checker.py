@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.histories import LEASE, Tale, held
+from chaos.histories import LEASE, PATH, Tale, held
 from chaosrun.checker import check
 from chaosrun.checker.model import Promise
 
@@ -30,8 +30,32 @@ def taken_over() -> tuple[Tale, int]:
     return tale.grant("AfterRevocation"), old
 
 
+def accepted() -> Tale:
+    """Alice offers to bob, who accepts, and the acceptance has taken effect."""
+    return held().handoff().handoff(answer="Accepted").reserve().handoff(phase="Accepted", answer="Accepted")
+
+
+def handed_over() -> Tale:
+    """Bob has claimed and holds."""
+    tale = accepted().claim("bob", "b1").grant("Handoff")
+    tale.status["history"][-1]["handoffUID"] = "uid-h"
+    return tale.handoff(phase="Completed", answer="Accepted", grantedEpoch=tale.status["epoch"])
+
+
+def full() -> Tale:
+    """Alice holds, and her list of effects is full."""
+    tale = held()
+    for number in range(64):
+        tale.add_effect("alice", f"e{number}", tale.status["epoch"])
+    return tale
+
+
 RIGHT: dict[str, Callable[[], Tale]] = {
     "held and renewed": held,
+    "handed over": handed_over,
+    "accepted, and the target does not come": lambda: (
+        accepted().decide(successor=None).handoff(phase="Lapsed", answer="Accepted")
+    ),
     "granted after an expiry": lambda: expired(held()).claim("bob", "b1").grant("AfterExpiry").believe("bob", 9.0),
     "granted after a revocation while the old holder believes": lambda: taken_over()[0],
     "an effect logged, sent and settled": lambda: (
@@ -45,10 +69,24 @@ RIGHT: dict[str, Callable[[], Tale]] = {
     "a refusal that the stored state justifies": lambda: held().refuse(
         "bob", 422, "spec.claim: Forbidden: work is leased until about 2026-01-01T00:00:00Z", **_claim(held(), "bob")
     ),
+    "an effect that is logged again after a lost answer": lambda: (
+        lambda tale: tale.refuse_patch(
+            "alice", 422, "spec.effects[1]: Duplicate value", [{**ADD_EFFECT, "value": tale.spec["effects"][0]}]
+        )
+    )(held().add_effect("alice", "e1", held().status["epoch"])),
+    "one effect more than the list takes": lambda: full().refuse_patch(
+        "alice", 422, "spec.effects: Too many: 65: must have at most 64 items", [{**ADD_EFFECT, "value": {"id": "e65"}}]
+    ),
+    "a grant that is stored late lapses by its claim": lambda: (
+        Tale().claim("alice", "a1").pass_by(8).grant().pass_by(3).decide(phase="Jeopardy")
+    ),
     "a mailbox without a fence gets effects in any order": lambda: (
         lambda pair: pair[0].deliver(pair[0].status["epoch"], "late-1", "mailbox").deliver(pair[1], "late-2", "mailbox")
     )(taken_over()),
 }
+
+
+ADD_EFFECT: dict[str, object] = {"op": "add", "path": "/spec/effects/-"}
 
 
 def _claim(tale: Tale, user: str) -> dict[str, object]:
@@ -167,8 +205,29 @@ def a_completion_that_is_lost() -> Tale:
 
 
 def a_reservation_without_an_acceptance() -> Tale:
-    reserved = {"holderIdentity": "bob", "handoff": "h", "handoffUID": "uid-h", "until": "2026-01-01T00:00:00Z"}
-    return held().decide(successor=reserved)
+    return held().handoff().reserve()
+
+
+def two_acceptances_of_one_epoch() -> Tale:
+    tale = accepted().decide(successor=None).handoff(phase="Lapsed", answer="Accepted")
+    return tale.handoff("other").handoff("other", answer="Accepted").reserve("other")
+
+
+def accepted_before_it_has_taken_effect() -> Tale:
+    return held().handoff().handoff(answer="Accepted").handoff(phase="Accepted", answer="Accepted")
+
+
+def completed_without_a_grant() -> Tale:
+    tale = accepted()
+    return tale.handoff(phase="Completed", answer="Accepted", grantedEpoch=tale.status["epoch"])
+
+
+def a_final_phase_that_changes() -> Tale:
+    return held().handoff(phase="Rejected", answer="Rejected").handoff(phase="Stale", answer="Rejected")
+
+
+def a_handoff_that_is_answered_twice() -> Tale:
+    return held().handoff().handoff(answer="Rejected").handoff(answer="Accepted")
 
 
 def said_and_decided_in_one_write() -> Tale:
@@ -193,6 +252,35 @@ def an_answer_from_the_past() -> Tale:
     return tale.event("bob#1", "answer", call=call, outcome="ok", status=200, version=101)
 
 
+def a_revision_that_is_seen_before_it_is_made() -> Tale:
+    tale = held().renew("alice", "2026-01-01T00:00:05Z")
+    stored = next(record for record in reversed(tale.records) if record["kind"] == "store")
+    stored["at"] -= 1.0
+    return tale
+
+
+def a_revision_that_only_a_watch_has_seen() -> Tale:
+    tale = held()
+    return tale.event("bob#1", "seen", watch="1", plural="workleases", object=LEASE, revision=tale.revision + 1)
+
+
+def a_watch_that_goes_back() -> Tale:
+    tale = held()
+    for revision in (tale.revision, tale.revision - 1):
+        tale.event("bob#1", "seen", watch="1", plural="workleases", object=LEASE, revision=revision)
+    return tale
+
+
+def a_write_that_is_not_stored() -> Tale:
+    tale = held()
+    call = tale._call("alice#1", "PATCH", PATH, [{"op": "add", "path": "/spec/suspend", "value": True}])
+    return tale.event("alice#1", "answer", call=call, outcome="ok", status=200, version=tale.revision)
+
+
+def somebody_else_speaks_for_the_holder() -> Tale:
+    return held().renew("bob", "2026-01-01T00:00:05Z")
+
+
 def an_item_that_nobody_can_take() -> Tale:
     return held().event("run", "settled", unsettled={LEASE: "its own grant: TimeoutError"})
 
@@ -212,6 +300,11 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     ended_without_a_cause: Promise.ONE_DECISION,
     a_completion_that_is_lost: Promise.ONE_DECISION,
     a_reservation_without_an_acceptance: Promise.ONE_DECISION,
+    two_acceptances_of_one_epoch: Promise.ONE_DECISION,
+    accepted_before_it_has_taken_effect: Promise.ONE_DECISION,
+    completed_without_a_grant: Promise.ONE_DECISION,
+    a_final_phase_that_changes: Promise.ONE_DECISION,
+    a_handoff_that_is_answered_twice: Promise.PAST_EPOCH,
     said_and_decided_in_one_write: Promise.ONE_DECISION,
     a_denial_that_names_the_holder: Promise.DENIAL,
     an_attempted_effect_vanishes: Promise.RECORDED,
@@ -224,6 +317,11 @@ WRONG: dict[Callable[[], Tale], Promise] = {
     a_lower_epoch_at_the_fence: Promise.FENCE,
     a_refusal_without_a_reason: Promise.JUSTIFIED,
     an_answer_from_the_past: Promise.JUSTIFIED,
+    a_write_that_is_not_stored: Promise.JUSTIFIED,
+    a_revision_that_only_a_watch_has_seen: Promise.JUSTIFIED,
+    a_watch_that_goes_back: Promise.JUSTIFIED,
+    a_revision_that_is_seen_before_it_is_made: Promise.JUSTIFIED,
+    somebody_else_speaks_for_the_holder: Promise.NO_EFFECT,
 }
 
 
@@ -236,6 +334,16 @@ def test_what_must_never_happen_is_reported_as_the_promise_that_it_breaks(tell: 
 def test_every_promise_has_a_history_that_breaks_it() -> None:
     """A promise that no history could break would be checked in vain."""
     assert set(WRONG.values()) == set(Promise)
+
+
+def test_a_repetition_after_a_lost_answer_does_not_make_the_write_a_later_one() -> None:
+    """The repetition changes nothing, and its answer names the revision that was made long before it was sent."""
+    tale = held()
+    tale.renew("alice", "2026-01-01T00:00:07Z")
+    tale.records = [record for record in tale.records if record is not tale.records[-1]]
+    call = tale.pass_by(5)._call("alice#1", "PATCH", PATH, tale.records[-2]["body"])
+    tale.event("alice#1", "answer", call=call, outcome="ok", status=200, version=tale.revision)
+    assert check(tale.pass_by(5.5).decide(phase="Jeopardy").records) == []
 
 
 def test_a_belief_under_a_clock_beyond_the_bounds_is_excused() -> None:

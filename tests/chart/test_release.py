@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from controlplane import PEOPLE, ControlPlane, operator_token
+from support import documents
 from support.api import WORKLEASES
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
@@ -23,6 +24,7 @@ from support.waiting import wait_for
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEAM = "billing"
+INSTALLING = "docs/installing.md"
 INSTALL = ("install", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--create-namespace")
 UPGRADE = ("upgrade", RELEASE, str(CHART), f"--namespace={NAMESPACE}")
 UNINSTALL = ("uninstall", RELEASE, f"--namespace={NAMESPACE}")
@@ -30,16 +32,16 @@ UNINSTALL = ("uninstall", RELEASE, f"--namespace={NAMESPACE}")
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster in which nothing of worklease has been installed, with one team's namespace. It has no kubelet."""
+    """A cluster in which nothing of worklease has been installed. It has no kubelet."""
     with ControlPlane(users=PEOPLE, controller_manager=True) as plane:
-        cluster = Cluster(plane.kubeconfig, plane.kubectl, tmp_path_factory.mktemp("kubeconfigs"))
-        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": TEAM}}).must()
-        yield cluster
+        yield Cluster(plane.kubeconfig, plane.kubectl, tmp_path_factory.mktemp("kubeconfigs"))
 
 
 @pytest.fixture
 def here(helm: Helm, empty: Cluster) -> Iterator[Helm]:
     """helm for that cluster; no release is left in it."""
+    if not empty.api.get(f"/api/v1/namespaces/{TEAM}").ok:
+        empty.api.create("/api/v1/namespaces", {"metadata": {"name": TEAM}}).must()
     here = replace(helm, kubeconfig=empty.kubeconfig)
     yield here
     here.run(*UNINSTALL, "--ignore-not-found")
@@ -171,6 +173,34 @@ def test_the_crds_can_be_deleted_before_the_release(here: Helm, empty: Cluster) 
     answer = empty.kubectl("delete", "crd", "workleases.worklease.dev", "handoffs.worklease.dev", "--timeout=60s")
     assert answer.exit_code == 0, answer.stderr
     here.must(*UNINSTALL)
+    assert not empty.api.get(f"{CRDS}/workleases.worklease.dev").ok
+
+
+def test_the_page_on_installing_is_true(here: Helm, empty: Cluster, tmp_path: Path) -> None:
+    """Its commands, word for word and in their order, from nothing to a granted lease and back to nothing."""
+    assert documents.names(INSTALLING) == {"install", "first", "upgrade", "uninstall", "remove"}
+    empty.kubectl("delete", "crd", "workleases.worklease.dev", "handoffs.worklease.dev", "--ignore-not-found")
+    empty.kubectl("delete", "namespace", TEAM, "--ignore-not-found")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "helm").symlink_to(here.program)
+
+    def typed(name: str) -> None:
+        answer = documents.run(documents.block(INSTALLING, name), empty, empty.admin, "default", tmp_path)
+        assert answer.returncode == 0, answer.stderr
+
+    typed("install")
+    _served(empty)
+    typed("first")
+    work = Work(empty, TEAM, "invoice-42")
+    agent = Agent.of(empty.service_account(TEAM, "d"))
+    with _operating(empty):
+        wait_for(lambda: agent.identity.api.get(work.path).ok, "the role binding to be in force")
+        work.hold(agent)
+        typed("upgrade")
+        assert work.status["phase"] == "Held"
+    typed("uninstall")
+    assert work.status["phase"] == "Held"
+    typed("remove")
     assert not empty.api.get(f"{CRDS}/workleases.worklease.dev").ok
 
 

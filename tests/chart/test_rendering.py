@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import yaml
 
 from generation import rendered as generated
 from support.cluster import Cluster
+from support.gitops import EXAMPLES
 from support.helm import EVERYTHING, Helm, Manifest, Values, find
+from worklease.api import fence_policy
 
 MONITORING = "monitoring.coreos.com/v1"
 MATRIX: dict[str, Values] = {
@@ -69,7 +70,9 @@ def test_what_is_generated_is_rendered_unchanged(helm: Helm, file: str) -> None:
         for path, content in generated().items()
         if f"{path}" in (f"{file}.yaml", f"charts/worklease/{file}.yaml")
     ]
-    wanted = [one for one in yaml.safe_load_all(text) if one["kind"] not in ("Namespace", "ServiceAccount")]
+    wanted = [
+        one for one in yaml.load_all(text, yaml.CSafeLoader) if one["kind"] not in ("Namespace", "ServiceAccount")
+    ]
     manifests = helm.render({"fence": {"enabled": True}})
     for one in wanted:
         found = find(manifests, one["kind"], one["metadata"]["name"])
@@ -79,9 +82,21 @@ def test_what_is_generated_is_rendered_unchanged(helm: Helm, file: str) -> None:
         assert kept == ("keep" if one["kind"] == "CustomResourceDefinition" else None)
 
 
+def test_controllers_are_exempted_from_the_fence(helm: Helm) -> None:
+    """By group or by name, beside the cluster's own parts."""
+    fence = EVERYTHING["fence"]
+    wanted = fence_policy.manifests(
+        (*fence_policy.EXEMPT_GROUPS, *fence["exemptGroups"]), (*fence_policy.EXEMPT_USERS, *fence["exemptUsers"])
+    )
+    manifests = helm.render(EVERYTHING)
+    for one in wanted:
+        assert find(manifests, one["kind"], one["metadata"]["name"])["spec"] == one["spec"]
+
+
 def test_nothing_is_granted_beyond_what_is_generated(helm: Helm) -> None:
     """No role, binding or policy is the chart's own, but that of `helm test`."""
-    names = {one["metadata"]["name"] for text in generated().values() for one in _objects(text)}
+    files = [text for path, text in generated().items() if path.suffix == ".yaml"]
+    names = {one["metadata"]["name"] for text in files for one in yaml.load_all(text, yaml.CSafeLoader)}
     for one in helm.render(EVERYTHING | {"operator": {}}):
         if one["kind"].startswith(("ClusterRole", "Role", "Validating")):
             assert one["metadata"]["name"] in names | {"worklease-test"}
@@ -116,12 +131,21 @@ def test_every_object_is_labelled_with_its_release(helm: Helm) -> None:
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == "worklease", one["metadata"]["name"]
 
 
+def test_flux_installs_this_chart_and_waits_for_what_it_has(helm: Helm) -> None:
+    """The values of its HelmRelease are taken, and each health check is about an object that there will be."""
+    flux = EXAMPLES / "flux"
+    platform = list(yaml.safe_load_all((flux / "operator.yaml").read_text()))
+    (release,) = [one for one in platform if one["kind"] == "HelmRelease"]
+    manifests = helm.render(release["spec"]["values"], release["metadata"]["namespace"])
+    there = {(one["kind"], one["metadata"]["name"]) for one in [*platform, *manifests]}
+    waiting = yaml.safe_load((flux / "cluster.yaml").read_text())
+    assert {(check["kind"], check["name"]) for check in waiting["spec"]["healthChecks"]} <= there
+    (needed,) = yaml.safe_load((flux / "kustomization.yaml").read_text())["spec"]["dependsOn"]
+    assert needed == {key: waiting["metadata"][key] for key in ("name", "namespace")}
+
+
 def _list(manifests: list[Manifest]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-
-
-def _objects(text: str) -> list[Any]:
-    return [one for one in yaml.safe_load_all(text) if isinstance(one, dict)] if text.startswith("# Generated") else []
 
 
 def _without_metadata(manifest: Manifest) -> Manifest:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+import values
 from support.helm import CHART, EVERYTHING, NAMESPACE, RELEASE, Helm, Values, find
 
 REFUSED: list[tuple[Values, str]] = [
@@ -28,6 +29,7 @@ REFUSED: list[tuple[Values, str]] = [
     ({"operator": {"floor": 1}}, "at '/operator': additional properties 'floor' not allowed"),
     ({"policies": {"enabled": "no"}}, "at '/policies/enabled': got string, want boolean"),
     ({"resources": {"memory": "1Gi"}}, "at '/resources': additional properties 'memory' not allowed"),
+    ({"fence": {"exemptUsers": ["a' || true || 'b"]}}, "are names such as system:serviceaccounts:team-a"),
     ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "podLabels may not set app.kubernetes.io/name"),
     ({"networkPolicy": {"apiServerPorts": []}}, "at '/networkPolicy/apiServerPorts': minItems: got 0, want 1"),
     ({"networkPolicy": {"apiServerPorts": [70000]}}, "maximum: got 70,000, want 65,535"),
@@ -36,10 +38,10 @@ REFUSED: list[tuple[Values, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED, ids=[json.dumps(values)[:60] for values, _ in REFUSED])
-def test_a_value_that_makes_no_sense_is_refused_with_a_sentence(helm: Helm, values: Values, said: str) -> None:
+@pytest.mark.parametrize(("given", "said"), REFUSED, ids=[json.dumps(given)[:60] for given, _ in REFUSED])
+def test_a_value_that_makes_no_sense_is_refused_with_a_sentence(helm: Helm, given: Values, said: str) -> None:
     """The sentence names the value, what it is and what it may be."""
-    assert said in helm.refused("template", RELEASE, str(CHART), values=values)
+    assert said in helm.refused("template", RELEASE, str(CHART), values=given)
 
 
 def test_an_api_server_that_is_too_old_is_refused(helm: Helm) -> None:
@@ -54,33 +56,21 @@ def test_the_chart_is_well_formed(helm: Helm) -> None:
     helm.must("lint", "--strict", str(CHART), values=EVERYTHING)
 
 
-def _leaves(value: Any, schema: Any, path: str = "") -> dict[str, Any]:
-    """The paths of the values that are no groups of others, with their schemas."""
-    if "properties" not in schema or path == "resources":
-        return {path: schema}
-    found: dict[str, Any] = {}
-    for name, one in value.items():
-        found |= _leaves(one, schema["properties"][name], f"{path}.{name}".removeprefix("."))
-    return found
+def _leaves() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """The default and the schema of each value."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return {path: (value, one) for path, value, one in values.leaves(defaults, schema)}
 
 
 def test_every_value_is_described() -> None:
     """The schema knows each value of values.yaml, and says what it is for."""
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    undescribed = [path for path, one in _leaves(values, schema).items() if "description" not in one]
-    assert undescribed == []
+    assert [path for path, (_, one) in _leaves().items() if "description" not in one] == []
 
 
 def test_changing_every_value_is_tested() -> None:
     """EVERYTHING leaves out only what is on by default, or says nothing by itself."""
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    same = {
-        path
-        for path in _leaves(values, schema)
-        if _at(EVERYTHING, path) is None or _at(EVERYTHING, path) == _at(values, path)
-    }
+    same = {path for path, (default, _) in _leaves().items() if _at(EVERYTHING, path) in (None, default)}
     assert same == {
         "crds.install",
         "policies.enabled",
@@ -94,10 +84,10 @@ def test_changing_every_value_is_tested() -> None:
     }
 
 
-def _at(values: Any, path: str) -> Any:
+def _at(tree: Any, path: str) -> Any:
     for part in path.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
-    return values
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
 
 
 def test_the_operator_is_told_what_the_values_say(helm: Helm) -> None:
@@ -122,11 +112,11 @@ def test_the_arguments_are_taken_by_the_operator(helm: Helm, monkeypatch: pytest
     from worklease.controller.command import options
 
     monkeypatch.setattr("socket.gethostname", lambda: "worklease-operator-1")
-    for values in ({}, EVERYTHING):
-        (container,) = find(helm.render(values), "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    for given in ({}, EVERYTHING):
+        (container,) = find(helm.render(given), "StatefulSet")["spec"]["template"]["spec"]["containers"]
         chosen, _, _ = options(container["args"])
         assert chosen.settings.ordinal == 1
-        assert chosen.settings.replicas == values.get("replicas", 2)
+        assert chosen.settings.replicas == given.get("replicas", 2)
 
 
 def test_one_replica_has_no_disruption_budget(helm: Helm) -> None:
@@ -138,8 +128,8 @@ def test_one_replica_has_no_disruption_budget(helm: Helm) -> None:
 
 def test_what_is_turned_off_is_not_rendered(helm: Helm) -> None:
     """CRDs, policies and aggregation, each by its value."""
-    values = {"crds": {"install": False}, "policies": {"enabled": False}, "roles": {"aggregate": False}}
-    manifests = helm.render(values)
+    off = {"crds": {"install": False}, "policies": {"enabled": False}, "roles": {"aggregate": False}}
+    manifests = helm.render(off)
     kinds = {manifest["kind"] for manifest in manifests}
     assert not kinds & {"CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     labels = [label for manifest in manifests for label in manifest["metadata"].get("labels", {})]

@@ -82,6 +82,21 @@ def test_what_runs_under_hold_is_not_taken_by_the_same_user(
     assert first.returncode == Exit.LOST
 
 
+def test_two_commands_of_one_pod_do_not_take_the_work_from_each_other(
+    cluster: Cluster, namespace: str, tmp_path: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    """All that a pod says it says as one instance, and the API server would admit both (case 18)."""
+    pod = cluster.pod_identity(namespace, "worker", "worker-0", "worklease-agent")
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    shell = Shell(pod, namespace)
+    running(shell, started, tmp_path / "first")
+    epoch = work.epoch
+    for words in (("hold", "w", "--", "echo", "ran"), ("claim", "w")):
+        code, out, err = shell.run(*words)
+        assert (code, out, "worklease hold" in err) == (Exit.REFUSED, "", True)
+    assert (work.epoch, work.status["instance"]) == (epoch, pod.instance)
+
+
 def test_the_command_under_hold_speaks_as_its_holder(cluster: Cluster, namespace: str, agent: Identity) -> None:
     """Its checkpoint is the holder's; a hold within is refused, and does not end what is around it."""
     shell = Shell(agent, namespace)

@@ -48,7 +48,7 @@ def test_every_command_that_writes_can_be_asked_for_a_dry_run() -> None:
     """No command is forgotten: here, and in the tests below."""
     handoffs = {f"handoff {answer}" for answer in ("create", "accept", "reject", "withdraw")}
     assert commands_with("--dry-run") == {*HELD, "hold", *handoffs}
-    assert commands_with("--output") > commands_with("--dry-run")
+    assert commands_with("--output") >= {*HELD, *handoffs}
 
 
 @pytest.mark.parametrize("command", HELD)

@@ -14,6 +14,7 @@ from support.holding import wire
 from support.shell import Shell
 from support.speaking import Agent, Work
 from support.terminal import Terminal
+from worklease.api.roles import GRANTS
 from worklease.cli.exits import Exit
 
 REASON = ("--reason", "INC-7")
@@ -87,6 +88,42 @@ def test_a_viewer_is_told_which_verb_it_needs_to_speak(
     assert (code, f"the verb {verb}" in err) == (Exit.ERROR, True), err
 
 
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize(
+    ("words", "verb", "role"),
+    [
+        (("suspend", "w"), "configure", "worklease-admin"),
+        (("revoke", "w", *REASON), "revoke", "worklease-handler"),
+        (("takeover", "w", *REASON, "--yes"), "revoke", "worklease-handler"),
+        (("handoff", "create", "w", "--to", "b", "--delegated"), "delegate", "worklease-admin"),
+    ],
+)
+def test_an_agent_is_told_which_verb_an_administrator_has(
+    cluster: Cluster, namespace: str, agent: Identity, words: tuple[str, ...], verb: str, role: str
+) -> None:
+    """The policy's sentence, without the names of policies, and the smallest role; each role has its verb there."""
+    Work.create(cluster, namespace, "w", lease_seconds=600).hold(Agent.of(agent))
+    code, _, err = Shell(agent, namespace).call(*words)
+    assert (code, "ValidatingAdmissionPolicy" in err) == (Exit.REFUSED, False)
+    assert f"the verb {verb}; ClusterRole {role} has it" in err
+    kind = "handoffs" if words[0] == "handoff" else "workleases"
+    assert verb in GRANTS[role][kind]
+
+
+@pytest.mark.usefixtures("operator")
+def test_what_is_waited_for_is_said(cluster: Cluster, namespace: str, agent: Identity, other: Identity) -> None:
+    """Until when the work is leased, and nothing about who has it (case 13)."""
+    Work.create(cluster, namespace, "w", lease_seconds=600).hold(Agent.of(other))
+    shell = Shell(agent, namespace)
+    for words in (("claim", "w", "--wait", "0.5"), ("hold", "w", "--wait", "0.5", "--", "true")):
+        code, _, err = shell.call(*words)
+        assert code == Exit.WAITED
+        assert "work is leased until about 2" in err.splitlines()[0]
+        assert err.splitlines()[0].endswith("; waiting")
+        assert err.splitlines()[1].endswith("the work was not free within 0.5 s")
+        assert other.username not in err
+
+
 def test_an_unreachable_cluster_is_one_line(namespace: str, agent: Identity, tmp_path: Path) -> None:
     """Which server was asked, what it said, and which flags say who asks whom."""
     config = json.loads(agent.kubeconfig.read_text())
@@ -148,10 +185,13 @@ def test_colours_are_for_terminals_only(cluster: Cluster, namespace: str, agent:
 
 @pytest.mark.usefixtures("operator")
 def test_a_takeover_asks_the_person_at_the_terminal(cluster: Cluster, namespace: str, agent: Identity) -> None:
-    """No is no: nothing was done, and 2; yes takes it over."""
+    """No is no: nothing was done, and 2; so is Ctrl-C, with its own code; yes takes it over."""
     work = Work.create(cluster, namespace, "w", lease_seconds=600)
     epoch = work.hold(Agent.of(agent))
     shell = Shell(cluster.admin, namespace)
+    with Terminal(shell.words("takeover", "w", *REASON), shell.environment) as terminal:
+        terminal.shows("take it over? [y/N]")
+        assert terminal.interrupt() == 130
     for said, code in (("n\n", Exit.USAGE), ("y\n", Exit.DONE)):
         with Terminal(shell.words("takeover", "w", *REASON), shell.environment) as terminal:
             terminal.shows("take it over? [y/N]")

@@ -83,6 +83,18 @@ def test_every_decision_is_a_row_and_a_renewal_is_none(
     assert output.err == ""
 
 
+def test_a_wide_row_comes_also_when_somebody_else_may_act_next(
+    cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path, started: list[Output]
+) -> None:
+    """A suspension decides nothing, and changes who may claim."""
+    work = Work.create(cluster, namespace, "w")
+    output = Output(Shell(agent, namespace), tmp_path, "watch", "-o", "wide")
+    started.append(output)
+    output.says("whoever claims it")
+    work.say(cluster.admin, suspend=True).must()
+    output.says("nobody: it is suspended")
+
+
 def test_programs_read_one_object_a_line(
     cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path, started: list[Output]
 ) -> None:
@@ -127,6 +139,28 @@ def test_a_broken_watch_is_said_and_mended(
         proxy.stop()
 
 
+def test_a_terminal_shows_that_nothing_is_heard_above_what_was_known(
+    cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path
+) -> None:
+    """So that nobody takes it for news; it goes away when something is heard."""
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    proxy = Proxy(cluster)
+    try:
+        shell = Shell(agent, namespace, kubeconfig=proxy.kubeconfig(tmp_path, agent.token))
+        with Terminal(shell.words("watch"), shell.environment) as terminal:
+            terminal.shows("Available")
+            wait_for(proxy.watches, "the watch")
+            proxy.refuse = lambda path, watching: 503 if path.endswith("/workleases") else 0
+            proxy.cut()
+            terminal.shows("\x1b[Hnothing is heard, trying again")
+            work.hold(Agent.of(agent))
+            proxy.refuse = lambda path, watching: 0
+            terminal.shows("Held")
+            assert terminal.drawn.split("\x1b[H")[-1].startswith("NAMESPACE")
+    finally:
+        proxy.stop()
+
+
 def test_what_is_not_there_or_not_permitted_cannot_be_watched(
     cluster: Cluster, namespace: str, agent: Identity
 ) -> None:
@@ -159,6 +193,16 @@ def test_a_terminal_is_drawn_anew_in_its_width_and_left_as_it_was(
         assert left.count("\r\n") == 9
         assert "Held" in left
         assert "Traceback" not in terminal.drawn
+
+
+def test_a_terminal_is_left_as_it_was_by_a_watch_that_is_told_to_end(namespace: str, agent: Identity) -> None:
+    """SIGTERM: the cursor and the screen are given back."""
+    shell = Shell(agent, namespace)
+    with Terminal(shell.words("watch"), shell.environment) as terminal:
+        terminal.shows("NAMESPACE")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.ends() == 128 + signal.SIGTERM
+        assert "\x1b[?25h\x1b[?1049l" in terminal.drawn
 
 
 def test_one_work_item_is_watched_in_sentences(cluster: Cluster, namespace: str, agent: Identity) -> None:

@@ -36,7 +36,7 @@ async def two_agents(
 def test_work_goes_from_claim_to_handoff_to_completion_by_tools_alone(
     transport: str, mode: str, cluster: Cluster, namespace: str, agent: Identity, other: Identity, tmp_path: Path
 ) -> None:
-    """The message, the checkpoint and an open effect reach the target, which reconciles and completes (cases 22, 29)."""
+    """The message, the checkpoint and an open effect reach the target, which completes (cases 22, 29)."""
     work = f"{namespace}/w"
 
     async def main() -> tuple[int, int]:
@@ -53,6 +53,7 @@ def test_work_goes_from_claim_to_handoff_to_completion_by_tools_alone(
             await first.call("finish_effect", work=work, id=effect["id"], state="Succeeded", detail="all of it")
             lost = await first.call("begin_effect", work=work, recipient="mail", action="send", id="mail-1")
             await first.call("finish_effect", work=work, id=lost["id"], state="Unknown", detail="no answer")
+            assert (await first.call("renew", work=work))["lease"]["effects_left"] == 62
             await first.call("checkpoint", work=work, uri="s3://work/1", digest="sha256:1")
             sent = await first.call("offer_handoff", work=work, to=other.username, subject="the rest", message=MESSAGE)
             inbox = await second.until("inbox", lambda answer: answer["offers"], namespace=namespace)

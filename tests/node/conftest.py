@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from controlplane import ensure
 from localnode import requirements
 from support.agents_in_pods import Agents
 from support.cluster import Cluster
+from support.helm import NAMESPACE
 from support.pods import Pods
 from support.shared_node import SharedNode, shared
 
 
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedNode]:
-    """A cluster with a node of this machine, with worklease installed by its chart."""
+    """The cluster of hack/cluster up --node, with worklease installed by its chart."""
     try:
         requirements.ensure()
     except requirements.NodeUnavailableError as error:
@@ -31,19 +33,21 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def cluster(node: SharedNode) -> Cluster:
-    """The cluster of the node."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The cluster of the node, or the one that is given when the chart has been installed there."""
+    given: Path | None = request.config.getoption("kubeconfig")
+    if given:
+        cluster = Cluster(given, ensure("kubectl")["kubectl"], tmp_path_factory.mktemp("given"))
+        if cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/worklease-operator").ok:
+            return cluster
+    node: SharedNode = request.getfixturevalue("node")
     return node.cluster
 
 
 @pytest.fixture
-def agents(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Agents]:
+def agents(cluster: Cluster, namespace: str) -> Callable[[str], Agents]:
     """Applies an example of agents in a namespace of the test: `agents("hold")`."""
-
-    def deploy(example: str) -> Agents:
-        return Agents(cluster, namespace, example, tmp_path).deploy()
-
-    return deploy
+    return lambda example: Agents(cluster, namespace, example).deploy()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.agents_in_pods import WITHIN_SECONDS, WORK, Agents
 from support.cluster import Cluster
-from support.pods import Pods
+from support.pods import POLL_SECONDS, Pods
 from support.shell import Shell
 from support.waiting import wait_for
 
@@ -40,7 +40,7 @@ def test_a_handoff_applied_by_a_gitops_account_moves_the_work_to_the_targets_pod
     # Bob's pod has ended without a word, so the agents go on when his lease has.
     deployed.works_above(granted)
     assert granted not in {step.epoch for step in deployed.steps()}
-    deployed.assert_one_at_a_time()
+    deployed.assert_one_worked_at_a_time()
 
 
 def test_an_administrator_takes_over_and_gives_back(
@@ -57,7 +57,7 @@ def test_an_administrator_takes_over_and_gives_back(
     assert (status["phase"], status["holderIdentity"]) == ("Held", chief.identity.username)
     assert taken > epoch
     assert (deployed.tenure(epoch)["endReason"], deployed.tenure(epoch)["endMessage"]) == ("Revoked", "INC-8: stuck")
-    wait_for(lambda: chief.run("release", WORK)[0] == 0, "the release", WITHIN_SECONDS)
+    wait_for(lambda: chief.run("release", WORK)[0] == 0, "the release", WITHIN_SECONDS, POLL_SECONDS)
     deployed.works_above(taken)
     assert taken not in {step.epoch for step in deployed.steps()}
-    deployed.assert_one_at_a_time()
+    deployed.assert_one_worked_at_a_time()

@@ -14,7 +14,7 @@ from support.cluster import Cluster
 from support.helm import NAMESPACE
 from support.pods import Pods
 from support.processes import processes_with
-from support.shared_node import STATE, SharedNode, hack_cluster
+from support.shared_node import STATE, SharedNode, hack_cluster, start_hack_cluster
 from support.waiting import wait_for
 
 LOOK_UP = """
@@ -33,7 +33,17 @@ def second_node(node: SharedNode, tmp_path: Path) -> Iterator[Path]:
     hack_cluster(tmp_path, "down")
 
 
-def test_pods_find_services_by_name(cluster: Cluster, namespace: str, pods: Pods) -> None:
+def test_interrupted_up_leaves_nothing(node: SharedNode, tmp_path: Path) -> None:
+    """Ctrl-C while the node's daemons start takes back what has been started."""
+    process = start_hack_cluster(tmp_path, "up", "--node", "--empty")
+    wait_for(lambda: any("kubelet" in command for command in processes_with(str(tmp_path)).values()), "a kubelet", 120)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGINT
+    assert not processes_with(str(tmp_path))
+
+
+def test_pods_find_services_by_name(node: SharedNode, cluster: Cluster, namespace: str, pods: Pods) -> None:
     """DNS and kube-proxy: the API server has a name that leads to it, and the operator's replicas have theirs."""
     cluster.service_account(namespace, "any")
     names = ("kubernetes.default", f"worklease-operator.{NAMESPACE}.svc.cluster.local")

@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE
-from support.pods import Pods
+from support.pods import POLL_SECONDS, Pods
 from support.shared_node import IMAGE, REPOSITORY, SharedNode
 from support.waiting import wait_for
 
@@ -22,7 +22,7 @@ HOLD_MANY = f"""
 import asyncio, worklease
 
 async def hold(name):
-    async with worklease.hold(name, purpose="keep it", create=True, lease_seconds=20, jeopardy_seconds=10):
+    async with worklease.hold(name, purpose="keep it", create=True, lease_seconds=40, jeopardy_seconds=20):
         await asyncio.Event().wait()
 
 async def main():
@@ -35,7 +35,7 @@ asyncio.run(main())
 
 
 class Held:
-    """Leases of 20 s, all held and renewed by one pod."""
+    """Leases of 40 s, all held and renewed by one pod."""
 
     def __init__(self, cluster: Cluster, namespace: str, pods: Pods) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class Held:
         self._path = f"/apis/worklease.dev/v1alpha1/namespaces/{namespace}/workleases"
         cluster.service_account(namespace, "holder", "worklease-agent-creator")
         pods.start("holder", "holder", "python3", "-c", HOLD_MANY)
-        self.before = wait_for(self._all_held, f"{HELD} leases to be held", WITHIN_SECONDS)
+        self.before = wait_for(self._all_held, f"{HELD} leases to be held", WITHIN_SECONDS, POLL_SECONDS)
 
     def _statuses(self) -> dict[str, dict[str, Any]]:
         items = self._cluster.api.get(self._path).must()["items"]

@@ -11,17 +11,20 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 import httpx2
+from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from mcp import Client, StdioServerParameters, stdio_client
 from support.cluster import Cluster, Identity
-from support.waiting import wait_for
+from support.waiting import POLL_SECONDS, wait_for
 
 CALL_SECONDS = 120.0
 MODES = ("legacy", "auto")
@@ -33,6 +36,8 @@ class Agent:
     """One agent: what it calls, and what it is answered."""
 
     client: Client
+    updated: asyncio.Queue[str]
+    """The resources of which it was told that they have changed."""
     process_id: int = 0
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -51,19 +56,59 @@ class Agent:
     async def until(self, tool: str, holds: Any, **arguments: Any) -> dict[str, Any]:
         """Calls until what is answered is as wanted."""
         async with asyncio.timeout(CALL_SECONDS):
-            while not holds(answer := await self.call(tool, **arguments)):
-                await asyncio.sleep(0.05)
-        return answer
+            while True:
+                if holds(answer := await self.call(tool, **arguments)):
+                    return answer
+                await asyncio.sleep(POLL_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def following(self, uri: str) -> AsyncIterator[None]:
+        """Is told of changes of a resource, in the way of the protocol that it speaks."""
+        if self.client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            with warnings.catch_warnings(action="ignore", category=MCPDeprecationWarning):
+                await self.client.subscribe_resource(uri)
+            yield
+            return
+        async with self.client.listen(resource_subscriptions=[uri]) as events:
+
+            async def follow() -> None:
+                async for event in events:
+                    assert isinstance(event, ResourceUpdated)
+                    self.updated.put_nowait(event.uri)
+
+            following = asyncio.create_task(follow())
+            try:
+                yield
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
-async def over_stdio(identity: Identity, *flags: str, mode: str = "auto", **variables: str) -> AsyncIterator[Agent]:
+async def connected(transport: Any, mode: str) -> AsyncIterator[Agent]:
+    """An agent over a transport of the SDK."""
+    updated: asyncio.Queue[str] = asyncio.Queue()
+
+    async def heard(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification) and mode == "legacy":
+            updated.put_nowait(message.params.uri)  # otherwise a stream of events brings it: see following()
+
+    async with Client(transport, mode=mode, message_handler=heard) as client:
+        yield Agent(client, updated)
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(
+    identity: Identity, *flags: str, mode: str = "auto", kubeconfig: Path | None = None
+) -> AsyncIterator[Agent]:
     """An agent whose server is a process of its own."""
-    arguments = ["-m", "worklease.mcp", "--kubeconfig", str(identity.kubeconfig), *flags]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=variables)
+    path = str(kubeconfig or identity.kubeconfig)
+    arguments = ["-m", "worklease.mcp", "--kubeconfig", path, *flags]
+    server = StdioServerParameters(command=sys.executable, args=arguments)
     with open(os.devnull, "w") as nowhere:  # noqa: ASYNC230 - the null device does not block
-        async with Client(stdio_client(server, errlog=cast(TextIO, nowhere)), mode=mode) as client:
-            yield Agent(client, _child_of_ours(str(identity.kubeconfig)))
+        async with connected(stdio_client(server, errlog=cast(TextIO, nowhere)), mode) as agent:
+            agent.process_id = _child_of_ours(path)
+            yield agent
 
 
 def _child_of_ours(text: str) -> int:
@@ -92,9 +137,9 @@ class HttpServer:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=CALL_SECONDS) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+            connected(streamable_http_client(self.url, http_client=http), mode) as agent,
         ):
-            yield Agent(client)
+            yield agent
 
 
 @contextlib.contextmanager

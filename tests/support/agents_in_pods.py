@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from support.cluster import Cluster, Identity
+from support.pods import POLL_SECONDS, Pods
+from support.recorder import Recorder, Step
 from support.waiting import wait_for
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
@@ -20,58 +21,42 @@ ACCOUNT = "agent"
 LEASE_SECONDS = 10
 WITHIN_SECONDS = 120.0
 
-# What an example prints at each step, and what makes it say the same in one file that all pods append to.
+# What an example prints at each step, and what makes it tell a recipient instead.
 STEPS = {
     "hold": (
         """print(f"working under epoch {os.environ['WORKLEASE_EPOCH']}", flush=True)""",
-        """open("/record/steps", "a").write(f"{os.environ['WORKLEASE_EPOCH']} {os.uname().nodename}\\n")""",
+        "import urllib.request; urllib.request.urlopen("
+        """f"RECORDER/{os.environ['WORKLEASE_EPOCH']}/{os.uname().nodename}", timeout=5).read()""",
     ),
     "kubectl": (
         'echo "working under epoch $epoch"',
-        'echo "$epoch $POD_NAME" >> /record/steps',
+        'timeout 5 kubectl --server=RECORDER get --raw "/$epoch/$POD_NAME"',
     ),
 }
-
-
-@dataclass(frozen=True)
-class Step:
-    """One piece of work: under which epoch, in which pod."""
-
-    epoch: int
-    pod: str
 
 
 class Agents:
     """A Deployment of two replicas that work on one item, in a namespace of their own."""
 
-    def __init__(self, cluster: Cluster, namespace: str, example: str, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, example: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self.example = example
-        self.record = directory / "record"
+        self._recorder = Recorder(Pods(cluster, namespace))
 
     def deploy(self) -> Agents:
         """Applies the example and waits until one of the pods works."""
-        self.record.mkdir()
-        self.record.chmod(0o777)
-        plain, recorded = STEPS[self.example]
+        plain, told = STEPS[self.example]
         text = (EXAMPLES / f"{self.example}.yaml").read_text()
         assert plain in text
-        objects = list(yaml.safe_load_all(text.replace(plain, recorded)))
+        objects = list(yaml.safe_load_all(text.replace(plain, told.replace("RECORDER", self._recorder.url))))
         for found in objects:
             if found["kind"] == "WorkLease":
                 found["spec"].update(leaseDurationSeconds=LEASE_SECONDS, jeopardyDurationSeconds=0)
-            if found["kind"] == "Deployment":
-                self._have_recorded(found["spec"]["template"]["spec"])
         self.kubectl("apply", "--server-side", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": objects})
-        wait_for(self.steps, "one of the agents to work", WITHIN_SECONDS)
+        wait_for(self.steps, "one of the agents to work", WITHIN_SECONDS, POLL_SECONDS)
         self.kubectl("rollout", "status", "deployment/agent", f"--timeout={WITHIN_SECONDS:.0f}s")
         return self
-
-    def _have_recorded(self, pod: dict[str, Any]) -> None:
-        pod.setdefault("volumes", []).append({"name": "record", "hostPath": {"path": str(self.record)}})
-        mounts = pod["containers"][0].setdefault("volumeMounts", [])
-        mounts.append({"name": "record", "mountPath": "/record"})
 
     def kubectl(self, *arguments: str, identity: Identity | None = None, given: str | dict[str, Any] = "") -> str:
         """What kubectl prints; fails with what it says when it does not succeed."""
@@ -96,7 +81,11 @@ class Agents:
             status = self.lease()["status"]
             return str(status["instance"]) if status["phase"] == "Held" else ""
 
-        return wait_for(held, "a pod to hold the work", WITHIN_SECONDS).removeprefix("pod:").partition("/")[0]
+        return (
+            wait_for(held, "a pod to hold the work", WITHIN_SECONDS, POLL_SECONDS)
+            .removeprefix("pod:")
+            .partition("/")[0]
+        )
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods of the Deployment, by name."""
@@ -104,12 +93,8 @@ class Agents:
         return {pod["metadata"]["name"]: pod for pod in answer["items"]}
 
     def steps(self) -> list[Step]:
-        """Everything that has been worked, in the order in which it was."""
-        try:
-            lines = (self.record / "steps").read_text().splitlines()
-        except FileNotFoundError:
-            return []
-        return [Step(int(epoch), pod) for epoch, pod in (line.split() for line in lines)]
+        """Every step that came to the recipient, in order."""
+        return self._recorder.steps()
 
     def works_above(self, epoch: int) -> Step:
         """Waits until somebody works under a higher epoch; returns the first such step."""
@@ -117,14 +102,20 @@ class Agents:
             lambda: [step for step in self.steps() if step.epoch > epoch],
             f"work under an epoch above {epoch}; the lease: {json.dumps(self.lease()['status'])}",
             WITHIN_SECONDS,
+            POLL_SECONDS,
         )[0]
 
-    def assert_one_at_a_time(self) -> None:
-        """No step under an earlier epoch came after one under a later, and each epoch was worked by one pod."""
-        steps = self.steps()
-        assert [step.epoch for step in steps] == sorted(step.epoch for step in steps)
-        workers = {(step.epoch, step.pod) for step in steps}
+    def assert_one_worked_at_a_time(self) -> None:
+        """Each epoch was one pod's alone, and nothing was admitted under an earlier epoch than before."""
+        admitted = [step for step in self.steps() if step.admitted]
+        assert [step.epoch for step in admitted] == sorted(step.epoch for step in admitted)
+        workers = {(step.epoch, step.pod) for step in admitted}
         assert len(workers) == len({epoch for epoch, _ in workers}), workers
+
+    def assert_one_believed_at_a_time(self) -> None:
+        """Nobody even tried to work when another held: where leases expire or are released, no recipient need check."""
+        self.assert_one_worked_at_a_time()
+        assert not [step for step in self.steps() if not step.admitted]
 
     def tenure(self, epoch: int) -> dict[str, Any]:
         """The tenure of an epoch, from the history."""

@@ -10,6 +10,8 @@ from support.shared_node import IMAGE
 from support.waiting import wait_for
 
 WITHIN_SECONDS = 120.0
+# Not more often: the API server has the same two cores as all pods.
+POLL_SECONDS = 0.3
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -52,7 +54,7 @@ class Pods:
             statuses = self.cluster.api.get(f"{self._path}/{name}").must()["status"].get("containerStatuses") or [{}]
             return dict(statuses[0].get("state", {}).get("terminated") or {})
 
-        code = wait_for(ended, f"pod {name} to end", WITHIN_SECONDS)["exitCode"]
+        code = wait_for(ended, f"pod {name} to end", WITHIN_SECONDS, POLL_SECONDS)["exitCode"]
         return Ended(code, self.log(name))
 
     def log(self, name: str) -> str:

@@ -87,13 +87,20 @@ def shared(directory: Path, kubeconfigs: Path, owner: int) -> Iterator[SharedNod
                 hack_cluster(directory, "down")
 
 
-def hack_cluster(state_home: Path, *arguments: str) -> str:
-    """What hack/cluster prints; fails with what it says when it does not succeed."""
-    answer = subprocess.run(
+def start_hack_cluster(state_home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Starts hack/cluster, for the cluster whose files are in this directory."""
+    return subprocess.Popen(
         [sys.executable, REPOSITORY / "hack" / "cluster", *arguments],
         env={**os.environ, "XDG_STATE_HOME": str(state_home)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
+
+
+def hack_cluster(state_home: Path, *arguments: str) -> str:
+    """What hack/cluster prints; fails with what it says when it does not succeed."""
+    with start_hack_cluster(state_home, *arguments) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return out

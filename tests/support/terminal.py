@@ -57,8 +57,12 @@ class Terminal:
 
     def interrupt(self) -> int:
         """Presses Ctrl-C; the exit code."""
-        self._process.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
         return self.ends()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the program."""
+        self._process.send_signal(number)
 
     def ends(self) -> int:
         """Waits for its end; the exit code."""

@@ -10,13 +10,15 @@ POLL_SECONDS = 0.02
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], what: str, within_seconds: float = WITHIN_SECONDS) -> T:
+def wait_for(
+    condition: Callable[[], T], what: str, within_seconds: float = WITHIN_SECONDS, poll_seconds: float = POLL_SECONDS
+) -> T:
     """Returns the condition's first true answer; fails, naming `what` and the last answer, when there is none."""
     deadline_monotonic = time.monotonic() + within_seconds
     while not (answer := condition()):
         if time.monotonic() > deadline_monotonic:
             raise AssertionError(f"waited {within_seconds:g} s for {what}; the last answer was {answer!r}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll_seconds)
     return answer
 
 

@@ -25,12 +25,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-The manifests of a generated file, labelled. Takes root, file, kind (only these; default all), annotations, and without:
-labels whose prefix is dropped.
+The manifests of a generated file, labelled. Takes root, file, kind (only these; default all), annotations, without
+(the prefix of labels that are dropped) and replace (texts by other texts).
 */}}
 {{- define "worklease.generated" -}}
 {{- $root := .root }}
 {{- range $document := splitList "\n---\n" (.root.Files.Get .file) }}
+{{- range $from, $to := $.replace }}
+{{- $document = replace $from $to $document }}
+{{- end }}
 {{- $manifest := fromYaml $document }}
 {{- if or (not $.kind) (eq $.kind $manifest.kind) }}
 {{- $labels := dict }}

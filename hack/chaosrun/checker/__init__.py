@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from chaosrun.history import Record
 
-from . import answers, decisions, effects, grants, settled, standing, statements
+from . import answers, decisions, effects, grants, handoffs, settled, standing, statements, watches
 from .model import History, Violation
 
 CHECKS: tuple[Callable[[History], Iterable[Violation]], ...] = (
@@ -14,8 +14,10 @@ CHECKS: tuple[Callable[[History], Iterable[Violation]], ...] = (
     decisions.check,
     statements.check,
     effects.check,
+    handoffs.check,
     standing.check,
     answers.check,
+    watches.check,
     settled.check,
 )
 

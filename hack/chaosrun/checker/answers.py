@@ -13,13 +13,19 @@ from collections.abc import Iterator
 
 from worklease.api import handoff, statements
 from worklease.api.cel import Check
+from worklease.api.fields import EFFECTS_MAX
 from worklease.api.policies import POLICIES
 
+from . import handoffs
 from .model import Call, History, Promise, Version, Violation
-from .rules import PatchError, patched, refused
+from .patches import PatchError, patched
+from .rules import refused
 
 DENIED = re.compile(r"denied request: (.*)", re.S)
 UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \w+ resource')
+DUPLICATE = "Duplicate value"
+"""By the schema: an effect is logged again after a lost answer, and the list is a map by id."""
+TOO_MANY = f"spec.effects: Too many: {EFFECTS_MAX + 1}"
 TEST_FAILED = "the server rejected our request"
 LEASED = re.compile(r"work is leased until about \S+Z")
 _RULES = (*statements.RULES, *(rule for rules in statements.EFFECT_ITSELF.values() for rule in rules), *handoff.RULES)
@@ -37,6 +43,11 @@ def check(history: History) -> Iterator[Violation]:
         if target[0] == "workleases":
             yield from _justified(history, call, target[1])
             yield from _discreet(call, target[1], secrets[target[1]])
+        elif call.method == "PATCH":
+            versions = history.current("handoffs", target[1], call.began_at, call.ended_at)
+            if not any(handoffs.justifies(version, call) for version in versions):
+                text = f"{call.party} was refused ({call.status} {' '.join(call.message.split())[:200]}) for no reason"
+                yield Violation(Promise.JUSTIFIED, target[1], 0, text)
 
 
 def rules_of(call: Call) -> list[str]:
@@ -53,6 +64,10 @@ def rules_of(call: Call) -> list[str]:
         return meant or found
     if UNAUTHORIZED.search(call.message):
         return ["authorization"]
+    if DUPLICATE in call.message:
+        return ["effects.duplicate"]
+    if TOO_MANY in call.message:
+        return ["effects.max"]
     return ["patch test"] if TEST_FAILED in call.message else ["other"]
 
 
@@ -61,7 +76,12 @@ def _paths(call: Call) -> list[str]:
 
 
 def _in_real_time(history: History) -> Iterator[Violation]:
-    """A write that began after another one was answered has a later revision, on the same object."""
+    """A write that began after another one was answered has a later revision, and none is seen before it is made."""
+    for (_, name), versions in history.versions.items():
+        for version in versions:
+            if version.not_before > version.not_after:
+                text = f"it was seen {version.not_before - version.not_after:.3f} s before it can have been made"
+                yield Violation(Promise.JUSTIFIED, name, version.revision, text)
     by_object: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in history.calls:
         target = call.target
@@ -81,7 +101,9 @@ def _in_real_time(history: History) -> Iterator[Violation]:
 
 def _justified(history: History, call: Call, name: str) -> Iterator[Violation]:
     versions = list(history.current("workleases", name, call.began_at, call.ended_at))
-    if not any(_justifies(version, call) for version in versions):
+    conflict = call.status == 409 and call.method == "PATCH"
+    # A patch is tried again by the server itself: it is in conflict only with writes that happened meanwhile.
+    if (conflict and len(versions) < 2) or not any(_justifies(version, call) for version in versions):
         states = [f"{v.revision}:{v.status.get('phase', 'absent')}@{v.status.get('epoch', 0)}" for v in versions]
         text = f"{call.party} was refused ({call.status} {' '.join(call.message.split())[:200]}) in none of {states}"
         yield Violation(Promise.JUSTIFIED, name, 0, text)
@@ -95,14 +117,19 @@ def _justifies(version: Version, call: Call) -> bool:
         return True  # about the caller's role; a server that has just started does not know all roles yet
     if call.status == 409:
         return call.method == "PATCH" or version.state is not None
-    if version.state is None:
-        return call.method == "PATCH"
     if call.method == "POST":
         return DENIED.search(call.message) is not None
+    if version.state is None:
+        return False
     try:
         new = patched(version.state, call.body)["spec"]
     except PatchError:
         return TEST_FAILED in call.message or call.status in (400, 422)
+    if DUPLICATE in call.message:
+        ids = [effect["id"] for effect in new.get("effects", [])]
+        return len(set(ids)) < len(ids)
+    if TOO_MANY in call.message:
+        return len(new.get("effects", [])) == EFFECTS_MAX + 1
     failed = refused(version.state, new)
     if denied := DENIED.search(call.message):
         # Policies are asked after the rules, so here the rules must have admitted it.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from chaosrun.faults import KINDS
 from chaosrun.history import Record
 
-from . import answers, effects, standing
+from . import answers, effects, standing, waits
 from .model import History, State
 
 Coverage = dict[str, Counter[str]]
@@ -37,7 +37,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "answers": ANSWERS,
     "deliveries": DELIVERIES,
     "handoffs": ("Completed", "Rejected", "Lapsed"),
-    "runs": ("settled",),
+    "runs": ("settled", "seen by watches"),
 }
 """What a long run must have seen at least once."""
 
@@ -51,6 +51,8 @@ def covered(records: Iterable[Record]) -> Coverage:
             found["faults"][record["fault"]] += 1
         elif record["kind"] == "delivery":
             found["deliveries"][f"{record['recipient']} {record['outcome']}"] += 1
+        elif record["kind"] == "seen":
+            found["runs"]["seen by watches"] += 1
         elif record["kind"] == "settled":
             found["runs"]["settled"] += 1
     deliveries = history.of_kind("delivery")
@@ -64,6 +66,7 @@ def covered(records: Iterable[Record]) -> Coverage:
             found["refusals by rule"].update(answers.rules_of(call))
     found["beliefs"] = Counter({"all": len(history.beliefs), **standing.excused(history)})
     found["revisions"] = Counter(plural for (plural, _), versions in history.versions.items() for _ in versions)
+    found["milliseconds to a decision"] = Counter(waits.milliseconds(history))
     return found
 
 
@@ -92,9 +95,15 @@ def missing(found: Coverage) -> list[str]:
     return [f"{heading}: {name}" for heading, names in EXPECTED.items() for name in names if not found[heading][name]]
 
 
-def table(found: Coverage) -> str:
-    """The counts as markdown."""
+def table(found: Coverage, records: Iterable[Record] = ()) -> str:
+    """The counts as markdown, under the plan of the run."""
     lines = ["| what | how often |", "|---|---|"]
+    for record in records:
+        if record["kind"] == "run":
+            minutes = f"{record['seconds'] / 60:.1f} minutes"
+            lines.append(
+                f"| run | seed {record['seed']}, {minutes}, {record['agents']} agents, {record['items']} items |"
+            )
     for heading, counts in found.items():
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         lines.append(f"| {heading} | {told or 'none'} |")

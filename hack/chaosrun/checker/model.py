@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 from chaosrun.history import Record
+
+from .patches import makes
 
 State = dict[str, Any]
 FOREVER = float("inf")
@@ -155,6 +158,34 @@ class History:
             if version.not_before <= end and (after is None or after.not_after >= begin):
                 yield version
 
+    def _begun(self, answered: list[Call]) -> Iterator[tuple[int, float]]:
+        """Revisions, each with when the request that made it was sent.
+
+        An answer that is ok may be to a request that changed nothing, such as the repetition of one whose answer was
+        lost: it names a revision that was there before. So the earliest request that said the same is what counts.
+        """
+        earliest: dict[str, float] = {}
+        for call in self.calls:
+            earliest.setdefault(_saying(call), call.began_at)
+        before = {
+            after.revision: one
+            for versions in self.versions.values()
+            for one, after in itertools.pairwise(versions)
+            if one.state and after.state
+        }
+        made = {version.revision: version for versions in self.versions.values() for version in versions}
+        for call in answered:
+            target = call.target
+            if call.method == "GET" or target is None or call.version not in made:
+                continue
+            if call.method == "PATCH" and not target[2]:
+                one = before.get(call.version)
+                if one is None or not makes(one.spec, call.body, made[call.version].spec):
+                    continue
+                yield call.version, earliest[_saying(call)]
+            else:
+                yield call.version, call.began_at
+
     def _take_calls(self) -> None:
         by_id: dict[str, Call] = {}
         instances = {record["party"]: record["instance"] for record in self.of_kind("instance")}
@@ -189,7 +220,8 @@ class History:
             ordered.append(version)
             seen.append((version.revision, record["at"]))
         answered = [call for call in self.calls if call.outcome == "ok" and call.version]
-        begun = sorted((call.version, call.began_at) for call in answered if call.method != "GET")
+        begun = sorted(self._begun(answered))
+        seen += [(record["revision"], record["at"]) for record in self.of_kind("seen")]
         seen += [(call.version, call.ended_at) for call in answered]
         earliest = _running(begun, max)
         latest = _running(sorted(seen, reverse=True), min)[::-1]
@@ -198,6 +230,10 @@ class History:
             version.not_before = earliest[index - 1][1] if index else 0.0
             index = bisect.bisect_left(latest, (version.revision, -FOREVER))
             version.not_after = latest[index][1] if index < len(latest) else FOREVER
+
+
+def _saying(call: Call) -> str:
+    return json.dumps([call.party.partition("#")[0], call.method, call.path, call.body], sort_keys=True)
 
 
 _DEFAULTS: dict[str, State] = {"workleases": {"phase": "Available", "epoch": 0}, "handoffs": {"phase": "Pending"}}

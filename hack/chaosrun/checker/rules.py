@@ -6,9 +6,6 @@ or wrong shows as a write that this refuses, and a rule that says too much as a 
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from .model import State
 
 HELD = ("Held", "Jeopardy")
@@ -20,50 +17,6 @@ FORWARD = {
     "Unknown": ("Succeeded", "Failed", "Compensated"),
     "Succeeded": ("Compensated",),
 }
-
-
-class PatchError(Exception):
-    """The patch does not apply to this object: one of its tests fails, or a place is missing."""
-
-
-def patched(state: State, patch: list[dict[str, Any]]) -> State:
-    """The object after a JSON patch (RFC 6902: add, replace, remove, test)."""
-    changed = copy.deepcopy(state)
-    for operation in patch:
-        *parents, last = operation["path"].removeprefix("/").split("/")
-        where: Any = changed
-        try:
-            for name in parents:
-                where = where[int(name)] if isinstance(where, list) else where[name]
-            _apply(where, last, operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise PatchError(operation["path"]) from error
-    return changed
-
-
-def _apply(where: Any, last: str, operation: dict[str, Any]) -> None:
-    op, value = operation["op"], copy.deepcopy(operation.get("value"))
-    if isinstance(where, list):
-        index = len(where) if last == "-" else int(last)
-        if op == "add":
-            where.insert(index, value)
-        elif op == "remove":
-            del where[index]
-        elif op == "test":
-            _test(where[index], value)
-        else:
-            where[index] = value
-    elif op == "remove":
-        del where[last]
-    elif op == "test":
-        _test(where.get(last), value)
-    else:
-        where[last] = value
-
-
-def _test(stored: Any, expected: Any) -> None:
-    if stored != expected:
-        raise PatchError("test")
 
 
 def said(spec: State, name: str, epoch: int) -> bool:

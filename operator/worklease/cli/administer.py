@@ -1,40 +1,25 @@
 """What administrators say: revocation, takeover, suspension. Each is one write, about the epoch that was looked at."""
 
 import argparse
+import signal
 import sys
-import uuid
-from typing import Any
 
-from worklease.api.statements import UNRECONCILED, Claim, Revocation
-from worklease.api.worklease import FREE, Phase, WorkLease
+from worklease.api.statements import UNRECONCILED
+from worklease.api.worklease import Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
 from worklease.cli.report import report
-from worklease.cli.say import KNOWN_WITHIN_SECONDS, REQUEST_SECONDS, look, report_grant, speak
+from worklease.cli.say import look, report_grant
+from worklease.client import administering
 from worklease.client.claims import Claimant, Wanted
-from worklease.client.client import Client
-from worklease.client.refusals import statement_refusal
-from worklease.client.speech import Patch, Speech, stating
-from worklease.errors import Refused, StatementRefused
 
 
 async def revoke(options: argparse.Namespace) -> int:
     """Ends the tenure; with --suspend nobody can claim before `resume`, a pending claim included."""
     async with connected(options, shell=True) as client:
         work = await look(client, options)
-        said = _revocation(work, options.reason)
-
-        def patch() -> Patch:
-            ops = stating(revocation=said.manifest(), **({"suspend": True} if options.suspend else {}))
-            if options.suspend and work.claim_pending and work.spec.claim is not None:
-                ops = [
-                    {"op": "test", "path": "/spec/claim/id", "value": work.spec.claim.id},
-                    {"op": "remove", "path": "/spec/claim"},
-                    *ops,
-                ]
-            return ops
-
-        await _patch(client, work, said, patch())
+        said = administering.revocation_of(work, options.reason)
+        await administering.revoke(client, work, said, suspend=options.suspend)
         sentence = f"{work.key} revoked at epoch {said.epoch}" + (" and suspended" if options.suspend else "")
         await report(options, client, sentence, lease=work.metadata.name)
     return Exit.DONE
@@ -44,23 +29,15 @@ async def takeover(options: argparse.Namespace) -> int:
     """Revokes and claims in one write, after showing what is taken."""
     async with connected(options, shell=True) as client:
         work = await look(client, options)
-        said = _revocation(work, options.reason)
+        said = administering.revocation_of(work, options.reason)
         _show(work)
         dry = options.dry_run == "server"
         if not options.yes and not dry and not _agreed():
             return Exit.USAGE
-        claim = Claim(
-            epoch=work.status.epoch,
-            id=str(uuid.uuid4()),
-            holder_identity=client.identity.username,
-            instance=client.identity.instance,
-            purpose=options.purpose or options.reason,
-        )
-        statements: dict[str, Any] = {"revocation": said.manifest(), "claim": claim.manifest()}
-        if options.suspend:
-            statements["suspend"] = True
         sent_at = client.clock()
-        stated = await _patch(client, work, said, stating(**statements))
+        claim, stated = await administering.take_over(
+            client, work, said, purpose=options.purpose or options.reason, suspend=options.suspend
+        )
         if dry:
             await report(options, client, f"{work.key} taken over at epoch {said.epoch}")
             return Exit.DONE
@@ -83,16 +60,9 @@ async def resume(options: argparse.Namespace) -> int:
 async def _set_suspend(options: argparse.Namespace, value: bool) -> int:
     async with connected(options, shell=True) as client:
         work = await look(client, options)
-        await speak(client, work, lambda seen: seen.spec.suspend is value, suspend=value)
+        await administering.set_suspend(client, work, value)
         await report(options, client, f"{work.key} {'suspended' if value else 'resumed'}", lease=work.metadata.name)
     return Exit.DONE
-
-
-def _revocation(work: WorkLease, reason: str) -> Revocation:
-    status = work.status
-    if status.phase in FREE and status.successor is None:
-        raise StatementRefused(work.key, f"there is no tenure to end: it is {status.phase}; claim it instead")
-    return Revocation(epoch=status.epoch, reason=reason)
 
 
 def _show(work: WorkLease) -> None:
@@ -116,25 +86,8 @@ def _agreed() -> bool:
         print("worklease: nobody is there to ask: say --yes to take it over", file=sys.stderr)
         return False
     print("take it over? [y/N] ", end="", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own waits until the line has been read
     if sys.stdin.readline().strip().lower() in {"y", "yes"}:
         return True
     print("worklease: nothing was done", file=sys.stderr)
     return False
-
-
-async def _patch(client: Client, work: WorkLease, said: Revocation, patch: Patch) -> WorkLease:
-    ends = client.clock() + KNOWN_WITHIN_SECONDS
-    speech = Speech(
-        client.session,
-        WorkLease,
-        work.metadata.namespace,
-        work.metadata.name,
-        said=lambda seen: seen.spec.revocation == said,
-        clock=client.clock,
-        ends=lambda: ends,
-        request_seconds=REQUEST_SECONDS,
-    )
-    try:
-        return await speech.patch(lambda: patch)
-    except Refused as error:
-        raise statement_refusal(work.key, error) from error

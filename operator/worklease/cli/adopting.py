@@ -6,6 +6,7 @@ the work is suspended.
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from worklease.api.worklease import WorkLease
 from worklease.cli.connection import Connection, shell_instance
 from worklease.cli.locks import Lock
 from worklease.client.claimable import held_by
-from worklease.client.claims import Wanted
+from worklease.client.claims import PASSING, Wanted
 from worklease.client.deciding import Grant
 from worklease.errors import NotFound, WaitedTooLong, WorkIsLeased
 from worklease.kube.swap import read
@@ -38,6 +39,7 @@ async def speaker(client: Connection, wanted: Wanted) -> AsyncIterator[tuple[Con
 async def granted(client: Connection, lock: Lock, wanted: Wanted, wait: float | bool | None) -> Grant:
     """A grant of the work. What another `hold` of this instance holds is not claimed from it."""
     until = None if wait is True else client.clock() + float(wait or 0.0)
+    left = wait
     while not lock.again():
         work = await _read(client, wanted)
         if work is None or not held_by(work, client.identity):
@@ -47,9 +49,19 @@ async def granted(client: Connection, lock: Lock, wanted: Wanted, wait: float | 
         if until is not None and client.clock() >= until:
             raise WaitedTooLong(wanted.lease, f"the work was not free within {float(wait):g} s")
         await asyncio.sleep(LOOK_SECONDS)
-    if not wait:
+        left = wait if until is None else until - client.clock()
+    return await claimed(client, wanted, left)
+
+
+async def claimed(client: Connection, wanted: Wanted, wait: float | bool | None) -> Grant:
+    """A grant at once, or as soon as the work is free; what it waits for is said."""
+    try:
         return await client.claimant(wanted).now()
-    return await client.claimed(wanted, None if until is None else max(0.0, until - client.clock()))
+    except PASSING as error:
+        if not wait or (wait is not True and wait <= 0):
+            raise
+        print(f"worklease: {error}; waiting", file=sys.stderr)
+    return await client.claimed(wanted, None if wait is True else float(wait))
 
 
 async def _read(client: Connection, wanted: Wanted) -> WorkLease | None:

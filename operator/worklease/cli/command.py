@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import importlib
 import os
+import re
 import signal
 import sys
 
@@ -12,6 +13,18 @@ from worklease.cli.grammar import parse
 from worklease.errors import NotPermitted, Refused, WorkleaseError
 
 COMPLETE = "__complete"
+POLICY = re.compile(
+    r"(?P<kind>workleases|handoffs)\.\S+ (\"[^\"]*\" )?is forbidden: "
+    r"ValidatingAdmissionPolicy \S+ with binding \S+ denied request: "
+)
+ADMINISTRATIVE = re.compile(r"the verb (configure|revoke|delegate)\b")
+ROLES = {
+    ("workleases", "configure"): "worklease-admin",
+    ("workleases", "revoke"): "worklease-handler",
+    ("workleases", "delegate"): "worklease-handler",
+    ("handoffs", "delegate"): "worklease-admin",
+}
+"""The smallest of the shipped roles that has the verb on that kind."""
 VIEWER_ROLE = "worklease-viewer"
 
 
@@ -50,8 +63,19 @@ def _run(given: list[str]) -> int:
 
 
 def _said(error: WorkleaseError) -> int:
-    print(f"worklease: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"worklease: {sentence(str(error))}", file=sys.stderr)
     return exit_of(error)
+
+
+def sentence(message: str) -> str:
+    """An error in one line: without the names of policies, and with the role that has the verb which one asks for."""
+    said = " ".join(message.split())
+    if (refused := POLICY.search(said)) is None:
+        return said
+    said = said[: refused.start()] + said[refused.end() :]
+    verb = ADMINISTRATIVE.search(said)
+    role = ROLES.get((refused["kind"], verb[1])) if verb else None
+    return f"{said}; ClusterRole {role} has it" if role else said
 
 
 def _not_permitted(error: Refused, options: argparse.Namespace) -> NotPermitted | None:

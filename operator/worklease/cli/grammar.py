@@ -81,6 +81,11 @@ def _add(commands: Any, name: str, run: str, what: str, *, named: str = "the Wor
 
 def _writing(command: Any) -> Any:
     command.add_argument("-o", "--output", choices=OBJECTS, help="print the object as the server answered it")
+    return _rehearsed(command)
+
+
+def _rehearsed(command: Any) -> Any:
+    command.set_defaults(output=None)
     command.add_argument(
         "--dry-run",
         choices=("none", "server"),
@@ -100,7 +105,8 @@ def _everywhere(command: Any) -> None:
 
 
 def _holding(commands: Any) -> None:
-    _hold(_writing(_add(commands, "hold", "hold:run", "run a command while the work is held: hold NAME -- COMMAND...")))
+    what = "run a command while the work is held: hold NAME -- COMMAND..."
+    _hold(_rehearsed(_add(commands, "hold", "hold:run", what)))
     claim = _writing(_add(commands, "claim", "say:claim", "claim the work; it lapses unless held or renewed"))
     _work(claim)
     _wait(claim)

@@ -3,11 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
 
 from worklease.api.statements import Checkpoint, Completion, Outcome, Release
 from worklease.api.worklease import Work, WorkLease
 from worklease.cli import rehearse
+from worklease.cli.adopting import claimed
 from worklease.cli.connection import Connection, connected
 from worklease.cli.exits import Exit
 from worklease.cli.locks import Lock
@@ -18,12 +18,11 @@ from worklease.client.client import Client
 from worklease.client.deciding import Grant
 from worklease.client.refusals import statement_refusal
 from worklease.client.renewing import Renewals
-from worklease.client.speech import Speech, stating
+from worklease.client.saying import REQUEST_SECONDS, say
+from worklease.client.speech import stating
 from worklease.errors import ClaimRefused, NotFound, Refused, StatementRefused, Unanswered, WorkIsLeased
 from worklease.kube.swap import read
 
-REQUEST_SECONDS = 5.0
-KNOWN_WITHIN_SECONDS = 20.0
 EPOCH_VARIABLE = "WORKLEASE_EPOCH"
 
 
@@ -39,10 +38,7 @@ async def claim(options: argparse.Namespace) -> int:
                 await rehearse.claim(client, wanted)
                 await report(options, client, f"{wanted.lease} claimed")
                 return Exit.DONE
-            if not options.wait:
-                grant = await client.claimant(wanted).now()
-            else:
-                grant = await client.claimed(wanted, None if options.wait is True else options.wait)
+            grant = await claimed(client, wanted, options.wait)
         await report_grant(options, client, grant)
     return Exit.DONE
 
@@ -70,7 +66,7 @@ async def release(options: argparse.Namespace) -> int:
     async with connected(options, shell=True) as client:
         work, epoch = await held(client, options)
         said = Release(epoch=epoch, reason=options.reason)
-        await speak(client, work, lambda seen: seen.spec.release == said, release=said.manifest())
+        await say(client, work, lambda seen: seen.spec.release == said, stating(release=said.manifest()))
         await report(options, client, f"{work.key} released", lease=work.metadata.name)
     return Exit.DONE
 
@@ -80,7 +76,7 @@ async def complete(options: argparse.Namespace) -> int:
     async with connected(options, shell=True) as client:
         work, epoch = await held(client, options)
         said = Completion(epoch=epoch, outcome=Outcome(options.outcome), message=options.message)
-        await speak(client, work, lambda seen: seen.spec.completion == said, completion=said.manifest())
+        await say(client, work, lambda seen: seen.spec.completion == said, stating(completion=said.manifest()))
         await report(options, client, f"{work.key} completed: {said.outcome}", lease=work.metadata.name)
     return Exit.DONE
 
@@ -93,7 +89,7 @@ async def checkpoint(options: argparse.Namespace) -> int:
         said = Checkpoint(
             epoch=epoch, uri=options.uri, digest=options.digest, previous_digest=stored.digest if stored else ""
         )
-        await speak(client, work, lambda seen: seen.spec.checkpoint == said, checkpoint=said.manifest())
+        await say(client, work, lambda seen: seen.spec.checkpoint == said, stating(checkpoint=said.manifest()))
         await report(options, client, f"{work.key} checkpoint {said.digest}", lease=work.metadata.name)
     return Exit.DONE
 
@@ -142,22 +138,3 @@ async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, 
     if given and given != work.status.epoch:
         raise StatementRefused(work.key, f"epoch {given} has ended; the work is held under epoch {work.status.epoch}")
     return work, work.status.epoch
-
-
-async def speak(client: Client, work: WorkLease, said: Callable[[WorkLease], bool], **statements: object) -> WorkLease:
-    """Says it until it is known to be said. Raises StatementRefused."""
-    ends = client.clock() + KNOWN_WITHIN_SECONDS
-    speech = Speech(
-        client.session,
-        WorkLease,
-        work.metadata.namespace,
-        work.metadata.name,
-        said=said,
-        clock=client.clock,
-        ends=lambda: ends,
-        request_seconds=REQUEST_SECONDS,
-    )
-    try:
-        return await speech.patch(lambda: stating(**statements))
-    except Refused as error:
-        raise statement_refusal(work.key, error) from error

@@ -171,17 +171,28 @@ def next_actor(work: WorkLease) -> str:
     spec, state = work.spec, work.status
     if work.metadata.deletion_timestamp:
         return "nobody: the work item is being deleted"
+    if work.claim_pending and spec.claim is not None:
+        return f"the operator: it decides the claim of {spec.claim.holder_identity}"
+    if ending := _ending(work):
+        return f"the operator: it ends the tenure by the {ending} that is stated"
     if state.phase is Phase.COMPLETED:
         return "nobody: the work is complete; revoking the completion reopens it"
     if state.successor is not None:
-        return f"{state.successor.holder_identity}: it has accepted handoff {state.successor.handoff}"
-    if work.claim_pending and spec.claim is not None:
-        return f"the operator: it decides the claim of {spec.claim.holder_identity}"
+        reserved = f"it has accepted handoff {state.successor.handoff}, and may claim until {state.successor.until}"
+        return f"{state.successor.holder_identity}: {reserved}"
     if state.phase is Phase.HELD:
         return f"{state.holder_identity}: it holds the lease"
     if state.phase is Phase.JEOPARDY:
         return f"{state.holder_identity}, by a renewal; nobody else before the jeopardy is over"
     return "nobody: it is suspended" if spec.suspend else "whoever claims it: it is free"
+
+
+def _ending(work: WorkLease) -> str | None:
+    """The statement that ends this tenure, while the operator has not decided so yet."""
+    spec, state = work.spec, work.status
+    said = {"revocation": spec.revocation, "completion": spec.completion, "release": spec.release}
+    ends = {"revocation"} if state.phase is Phase.COMPLETED else set(said) if state.phase in STANDING else set()
+    return next((name for name, one in said.items() if name in ends and one and one.epoch == state.epoch), None)
 
 
 async def _raw(client: Client, options: argparse.Namespace) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -41,15 +42,19 @@ async def watch(options: argparse.Namespace) -> int:
         pictures = client.follower.follow_all(namespace, field_selector=selector)
         now = client.session.server_clock.now
         async with contextlib.aclosing(pictures):
-            if sys.stdout.isatty() and options.output in (None, "wide"):
-                await _redrawn(options, pictures, now)
-            else:
+            if not _on_screen() or options.output not in (None, "wide"):
                 await _appended(options, pictures, now)
+            elif await _redrawn(options, pictures, now):
+                return 128 + signal.SIGTERM
     return Exit.ERROR
 
 
+def _on_screen() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
 async def _appended(options: argparse.Namespace, pictures: AsyncGenerator[Picture, None], now: Now) -> None:
-    """A row whenever something is decided or said; a mere renewal is none. JSON and YAML show each change."""
+    """A row whenever something is decided, or (wide) somebody else may act next. JSON and YAML show each change."""
     printed = Rows(wide=options.output == "wide")
     complained = False
     async for picture in pictures:
@@ -94,7 +99,7 @@ class Rows:
             self._said.pop(work.key, None)
             self._pending.append((*cells[:2], DELETED, *cells[3:5], "", *cells[6:]))
             return
-        said = (work.status.phase, work.status.epoch, work.spec.suspend, next_actor(work))
+        said = (work.status.phase, work.status.epoch, next_actor(work) if self._wide else "")
         if self._said.get(work.key) != said:
             self._said[work.key] = said
             self._pending.append(cells)
@@ -106,10 +111,15 @@ class Rows:
             self._head, self._pending = (), []
 
 
-async def _redrawn(options: argparse.Namespace, pictures: AsyncGenerator[Picture, None], now: Now) -> None:
-    """Draws the whole screen anew, and leaves its last content when it ends."""
+async def _redrawn(options: argparse.Namespace, pictures: AsyncGenerator[Picture, None], now: Now) -> bool:
+    """Draws the whole screen anew, and leaves its last content when it ends; True when it was told to (SIGTERM)."""
     picture = Picture()
     news = asyncio.Event()
+    told = asyncio.Event()
+
+    def tell() -> None:
+        told.set()
+        news.set()
 
     async def follow() -> None:
         nonlocal picture
@@ -119,18 +129,22 @@ async def _redrawn(options: argparse.Namespace, pictures: AsyncGenerator[Picture
         finally:
             news.set()
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, news.set)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGWINCH, news.set)
+    loop.add_signal_handler(signal.SIGTERM, tell)
     following = asyncio.create_task(follow())
     try:
         print(ALTERNATE, end="", flush=True)
         await news.wait()
-        while not following.done():
+        while not following.done() and not told.is_set():
             _draw(options, picture, now())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), REDRAW_SECONDS)
             await asyncio.sleep(BETWEEN_SECONDS)
             news.clear()
-        await following
+        if not told.is_set():
+            await following
+        return told.is_set()
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -158,10 +172,7 @@ def _content(options: argparse.Namespace, picture: Picture, now: datetime, width
                 "",
                 *(f"epoch {one.epoch}: {one.holder_identity}, {one.end_reason or 'now'}" for one in tenures),
             ]
-        return [cut(line, width) for line in [*content, *trouble]]
+        return [cut(line, width) for line in [*trouble, *content]]
     wide = options.output == "wide"
-    head = (*HEAD, *(WIDE if wide else ()))
-    return [
-        *lines(head, [row(work, now, wide=wide) for work in works], width=width),
-        *(cut(line, width) for line in trouble),
-    ]
+    rows = lines((*HEAD, *(WIDE if wide else ())), [row(work, now, wide=wide) for work in works], width=width)
+    return [*(cut(line, width) for line in trouble), *rows]

@@ -5,6 +5,7 @@ import contextlib
 import math
 import random
 import uuid
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,13 +151,22 @@ class Claimant:
             finally:
                 news.set()
 
+        async def heard() -> None:
+            if not following.done():
+                await news.wait()
+            news.clear()
+            if following.done():
+                await following
+
+        async def seen() -> AsyncGenerator[WorkLease, None]:
+            while True:
+                await heard()
+                yield latest[0]
+
         following = asyncio.create_task(follow())
         try:
             while True:
-                await news.wait()
-                news.clear()
-                if following.done():
-                    await following
+                await heard()
                 if is_over(latest[0]):
                     raise WorkIsComplete(self._wanted.lease, "work is complete")
                 if not is_claimable(latest[0], self._me):
@@ -167,9 +177,12 @@ class Claimant:
                         news.set()
                     continue
                 await asyncio.sleep(random.uniform(0.0, JITTER_SECONDS))
-                if self._is_free(latest[0]):
+                claimed = latest[0]
+                if self._is_free(claimed):
                     with contextlib.suppress(*PASSING, _MovedOnError):
-                        return await self._claim(latest[0])
+                        return await self._claim(claimed, seen())
+                    if latest[0] is not claimed:  # it was heard by the claim, and may be free again
+                        news.set()
         except NotFound as error:
             raise missing(self._wanted.lease, error) from error
         finally:
@@ -197,19 +210,19 @@ class Claimant:
                     raise ClaimUndecided(self._wanted.lease, f"the API server cannot be asked: {error}") from error
                 await asyncio.sleep(min(0.2 * 2**failures, 3.0))
 
-    async def _claim(self, work: WorkLease | None) -> Grant:
+    async def _claim(self, work: WorkLease | None, seen: AsyncGenerator[WorkLease, None] | None = None) -> Grant:
         """One claim, about what was read. Raises _MovedOnError when that was out of date."""
         lease = self._wanted.lease
         if self._places.is_taken(lease):
             raise WorkIsLeased(lease, "another block of this process claims or holds the work")
         self._places.take(lease)
         try:
-            return await self._claim_in_place(work)
+            return await self._claim_in_place(work, seen)
         except BaseException:
             self._places.leave(lease)
             raise
 
-    async def _claim_in_place(self, work: WorkLease | None) -> Grant:
+    async def _claim_in_place(self, work: WorkLease | None, seen: AsyncGenerator[WorkLease, None] | None) -> Grant:
         wanted = self._wanted
         claim = Claim(
             epoch=work.status.epoch if work else 0,
@@ -235,7 +248,7 @@ class Claimant:
                 stated = await finishing(speech.create(wanted.manifest(claim)))
             else:
                 stated = await finishing(speech.patch(lambda: stating(claim=claim.manifest())))
-            grant = await deciding.granted(stated, speech.first_sent_at or 0.0)
+            grant = await deciding.granted(stated, speech.first_sent_at or 0.0, seen=seen)
             return await fresh(self._session, self._clock, self._wanted.lease, grant)
         except (Conflict, NotFound) as error:
             raise _MovedOnError from error

@@ -9,14 +9,14 @@ from typing import Self
 from worklease.api.worklease import Work
 from worklease.client.claims import Claimant, Wanted
 from worklease.client.clock import Clock, boot_seconds
-from worklease.client.deciding import Grant
+from worklease.client.deciding import Grant, finishing
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity, whoami
-from worklease.client.lease import Lease
+from worklease.client.lease import RELEASE_SECONDS, Lease
 from worklease.client.places import Places
 from worklease.client.scope import Scope
-from worklease.client.timing import FINAL
+from worklease.client.timing import FINAL, Standing
 from worklease.kube.credentials import Source
 from worklease.kube.following import Follower
 from worklease.kube.session import Session
@@ -137,9 +137,8 @@ class Client:
             self._holdings.discard(holding)
             self._places.leave(holding.key)
             ours = await scope.close(failure)
-            await holding.close()
-            if before not in FINAL:
-                await lease._give_back(_reason(failure))
+            # Once begun it is ended, for a while: a release that is cut off leaves the work held by nobody.
+            await finishing(_ended(holding, lease, before, _reason(failure)), RELEASE_SECONDS)
             if holding.was_lost and (failure is None or ours):
                 raise holding.lost() from None
 
@@ -153,6 +152,13 @@ class Client:
                 offset = self.clock() - loop.time()
                 for holding in tuple(self._holdings):
                     holding.wake()
+
+
+async def _ended(holding: Holding, lease: Lease, before: Standing, reason: str) -> None:
+    """The renewing has ended, and the work is given back unless the tenure was over before."""
+    await holding.close()
+    if before not in FINAL:
+        await lease._give_back(reason)
 
 
 def _reason(failure: BaseException | None) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from worklease.api.worklease import STANDING, WorkLease
 from worklease.client.claimable import held_by, is_over
 from worklease.client.clock import Clock
 from worklease.client.identity import Identity
-from worklease.client.renewing import Renewals
+from worklease.client.renewing import Renewals, later_version
 from worklease.client.speech import UNKNOWN, Speech, stating
 from worklease.client.timing import Terms
 from worklease.errors import (
@@ -62,7 +62,7 @@ def mentions(work: WorkLease, claim_id: str) -> bool:
     return work.status.claim_id == claim_id or (work.spec.claim is not None and work.spec.claim.id == claim_id)
 
 
-async def finishing(work: Coroutine[Any, Any, T], within_seconds: float = ABANDON_SECONDS) -> T:
+async def finishing(work: Coroutine[Any, Any, T], within_seconds: float | None = None) -> T:
     """Awaits it. A cancellation goes on only when it has come to its end, or after this time: what a request that was
     cut off has set going could not be found, and given back, while it is still on its way.
     """
@@ -71,7 +71,7 @@ async def finishing(work: Coroutine[Any, Any, T], within_seconds: float = ABANDO
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
-            await asyncio.wait({task}, timeout=within_seconds)
+            await asyncio.wait({task}, timeout=ABANDON_SECONDS if within_seconds is None else within_seconds)
         raise
     finally:
         task.cancel()
@@ -116,24 +116,60 @@ class Deciding:
         self._claim = claim
 
     async def granted(
-        self, stated: WorkLease, sent_at: float, *, within_seconds: float | None = DECIDED_SECONDS
+        self,
+        stated: WorkLease,
+        sent_at: float,
+        *,
+        within_seconds: float | None = DECIDED_SECONDS,
+        seen: AsyncGenerator[WorkLease, None] | None = None,
     ) -> Grant:
-        """Waits until the operator has decided. Raises ClaimRefused, ClaimUndecided."""
+        """Waits until the operator has decided. Raises ClaimRefused, ClaimUndecided.
+
+        `seen` is the object as a watch that is open already brings it: that spares the connection of another one.
+        """
         limit = asyncio.timeout(within_seconds)
-        metadata = stated.metadata
-        known = {"metadata": {"name": metadata.name, "resourceVersion": metadata.resource_version}}
-        changes = self._follower.follow(self._namespace, self._name, known=known, silent_seconds=SILENT_SECONDS)
         try:
-            async with limit, contextlib.aclosing(changes):
-                work = stated
-                while not self._is_granted(work):
-                    work = WorkLease.model_validate(await anext(changes))
+            async with limit:
+                work = await self._decided(stated, self._newer(stated, seen)) if seen is not None else None
+                if work is None:
+                    work = await self._decided(stated, self._watched(stated))
+                assert work is not None, "a watch of our own never ends"
                 return Grant(work, self._claim.id, sent_at)
         except TimeoutError:
             if not limit.expired():
                 raise
             said = f"the claim has not been decided within {within_seconds:g} s: is the operator running?"
             raise ClaimUndecided(self._lease, said) from None
+
+    async def _decided(self, stated: WorkLease, changes: AsyncGenerator[WorkLease, None]) -> WorkLease | None:
+        """The object with our grant; None when the changes end before."""
+        async with contextlib.aclosing(changes):
+            if self._is_granted(stated):
+                return stated
+            async for work in changes:
+                if self._is_granted(work):
+                    return work
+        return None
+
+    async def _watched(self, stated: WorkLease) -> AsyncGenerator[WorkLease, None]:
+        metadata = stated.metadata
+        known = {"metadata": {"name": metadata.name, "resourceVersion": metadata.resource_version}}
+        changes = self._follower.follow(self._namespace, self._name, known=known, silent_seconds=SILENT_SECONDS)
+        async with contextlib.aclosing(changes):
+            async for raw in changes:
+                yield WorkLease.model_validate(raw)
+
+    async def _newer(self, stated: WorkLease, seen: AsyncGenerator[WorkLease, None]) -> AsyncGenerator[WorkLease, None]:
+        """What comes after the claim was stated; ends when nothing is heard for too long."""
+        since = stated.metadata.resource_version
+        with contextlib.suppress(TimeoutError):
+            async with contextlib.aclosing(seen):
+                while True:
+                    async with asyncio.timeout(SILENT_SECONDS):
+                        work = await anext(seen)
+                    version = work.metadata.resource_version
+                    if later_version(since, version) == version:
+                        yield work
 
     def _is_granted(self, work: WorkLease) -> bool:
         status, claim_id = work.status, self._claim.id

@@ -18,6 +18,7 @@ from worklease.api.statements import (
     Release,
 )
 from worklease.api.worklease import Phase, WorkLease
+from worklease.client.deciding import finishing
 from worklease.client.effects import ReportedEffect, appending, moving, new_effect, room
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding, ended
@@ -152,17 +153,21 @@ class Lease:
             said = f"the log holds {EFFECTS_MAX} effects of this tenure: go on under a fresh epoch, by reclaim()"
             raise StatementRefused(self.key, said)
         logged = new_effect(id, self.epoch, recipient, action, digest, self._now())
-        await self._say(
+        begun = self._say(
             lambda: appending(logged, self.work),
             lambda work: any(effect.id == logged.id and effect.epoch == self.epoch for effect in work.spec.effects),
             ends=self._holding.belief.deadline,
         )
-        reported = ReportedEffect(logged, self.token)
         try:
+            await finishing(begun, RECORD_SECONDS)
             self.require_held()  # writing took time
         except LeaseError:
-            await self._record_briefly(logged.id, EffectState.FAILED, "it was not sent: the lease was not certain")
+            await self._not_sent(logged.id, "the lease was not certain")
             raise
+        except asyncio.CancelledError:
+            await self._not_sent(logged.id, "cancelled")
+            raise
+        reported = ReportedEffect(logged, self.token)
         try:
             yield reported
         except EffectFailed as failure:
@@ -175,6 +180,11 @@ class Lease:
             await self._record_briefly(logged.id, EffectState.UNKNOWN, reported.detail or "cancelled")
             raise
         await self._record(logged.id, EffectState.SUCCEEDED, reported.detail)
+
+    async def _not_sent(self, id: str, why: str) -> None:
+        """What was logged, if it was, is certain not to happen."""
+        if any(effect.id == id for effect in self.work.spec.effects):
+            await self._record_briefly(id, EffectState.FAILED, f"it was not sent: {why}")
 
     @property
     def effects_left(self) -> int:
@@ -200,22 +210,25 @@ class Lease:
             await self._record(id, wanted, detail)
 
     async def _record(self, id: str, state: EffectState, detail: str | None) -> None:
-        at = self._now()
-        await self._say(
-            lambda: moving(self.work, id, state, words(detail or ""), at),
-            lambda work: any(effect.id == id and effect.state is state for effect in work.spec.effects),
-            ends=max(self._holding.belief.expiry, self._holding.clock() + RECORD_SECONDS),
-        )
+        await self._recorded(id, state, detail, max(self._holding.belief.expiry, self._soon()))
 
     async def _record_briefly(self, id: str, state: EffectState, detail: str) -> None:
         """While another error is on its way: when it fails the effect stays Attempted, to be reconciled."""
-        at = self._now()
         with contextlib.suppress(Exception):
-            await self._say(
-                lambda: moving(self.work, id, state, words(detail), at),
-                lambda work: any(effect.id == id and effect.state is state for effect in work.spec.effects),
-                ends=min(self._holding.belief.expiry, self._holding.clock() + RECORD_SECONDS),
-            )
+            await self._recorded(id, state, detail, min(self._holding.belief.expiry, self._soon()))
+
+    async def _recorded(self, id: str, state: EffectState, detail: str | None, ends: float) -> None:
+        """Cancelled, it goes on for a moment: an outcome that is known is not left unwritten for that."""
+        at = self._now()
+        saying = self._say(
+            lambda: moving(self.work, id, state, words(detail or ""), at),
+            lambda work: any(effect.id == id and effect.state is state for effect in work.spec.effects),
+            ends=ends,
+        )
+        await finishing(saying, RECORD_SECONDS)
+
+    def _soon(self) -> float:
+        return self._holding.clock() + RECORD_SECONDS
 
     # --------------------------------------------------------------------------------------------------- statements
     async def checkpoint(self, uri: str, digest: str) -> None:
@@ -293,7 +306,7 @@ class Lease:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""
         if self._holding.finish() in FINAL:
             raise self._holding.lost()
-        await self._give_back(reason)
+        await finishing(self._give_back(reason), RELEASE_SECONDS)
 
     async def _give_back(self, reason: str) -> None:
         """The release itself, after belief has ended: bounded, and silent about failure, since the lease lapses."""

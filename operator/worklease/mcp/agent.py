@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -49,6 +49,10 @@ class Agent:
         self.client = client
         self.terms = terms
         self.tenures: dict[str, Tenure] = {}
+        self.calls = 0
+        """How many are on their way."""
+        self.called_at = asyncio.get_running_loop().time()
+        """When one began or ended last, on the loop's clock."""
         self._owners = asyncio.TaskGroup()
         self._past: OrderedDict[str, LeaseLost] = OrderedDict()
         self._news: deque[Warning] = deque(maxlen=PAST_MAX)
@@ -73,8 +77,19 @@ class Agent:
         """NAMESPACE/NAME of what an agent calls NAME."""
         return work if "/" in work else f"{self.client.namespace}/{work}"
 
-    def called(self) -> None:
-        """The agent has called something: it is alive."""
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """The agent calls something: it is alive, at the beginning and at the end."""
+        self.calls += 1
+        try:
+            self._progressed()
+            yield
+        finally:
+            self._progressed()
+            self.calls -= 1
+
+    def _progressed(self) -> None:
+        self.called_at = asyncio.get_running_loop().time()
         for tenure in self.tenures.values():
             if tenure.is_held:
                 tenure.lease.progress()
@@ -85,6 +100,8 @@ class Agent:
         tenure = self.tenures.get(key)
         if tenure is not None and tenure.is_held:
             return tenure
+        if tenure is not None and tenure.is_granted:
+            tenure.lease.require_held()  # it is being ended: this says why
         if key in self._past:
             raise self._past[key]
         raise NotHeldHere(key, "this session does not hold it")
@@ -110,10 +127,12 @@ class Agent:
         """What every answer says: each lease in jeopardy, and what has ended since the last answer."""
         news = tuple(self._news)
         self._news.clear()
+        granted = [tenure.lease for tenure in self.tenures.values() if tenure.is_granted]
         doubtful = (
-            Warning(work=tenure.key, standing=Standing.JEOPARDY, advice=IN_JEOPARDY, detail=clean(tenure.lease.trouble))
-            for tenure in self.tenures.values()
-            if tenure.is_held and tenure.lease.standing is Standing.JEOPARDY
+            Warning(work=lease.key, standing=lease.standing, advice=advice, detail=clean(lease.trouble))
+            for standing, advice in ((Standing.LOST, LOST), (Standing.JEOPARDY, IN_JEOPARDY))
+            for lease in granted
+            if lease.standing is standing
         )
         return (*news, *doubtful)
 

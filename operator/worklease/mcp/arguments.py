@@ -59,6 +59,15 @@ class ClaimArguments(OnWork):
     ] = None
 
 
+class ReclaimArguments(OnWork):
+    """What for, from now on."""
+
+    purpose: Annotated[
+        str | None,
+        Field(min_length=1, max_length=1024, pattern=LINE, description="What you will do. Default: as before."),
+    ] = None
+
+
 class ReleaseArguments(OnWork):
     """Why it is given back."""
 

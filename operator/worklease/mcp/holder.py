@@ -63,6 +63,13 @@ async def renew(agent: Agent, asked: given.OnWork) -> results.LeaseAnswer:
     return results.LeaseAnswer.of(lease)
 
 
+async def reclaim(agent: Agent, asked: given.ReclaimArguments) -> results.LeaseAnswer:
+    """Goes on under a fresh epoch."""
+    lease = agent.held(asked.work).lease
+    await lease.reclaim(asked.purpose)
+    return results.LeaseAnswer.of(lease)
+
+
 async def release(agent: Agent, asked: given.ReleaseArguments) -> results.EndedAnswer:
     """Gives it back."""
     tenure = agent.held(asked.work)

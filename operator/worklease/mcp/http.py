@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from worklease.client.client import Client
 from worklease.client.identity import Identity, process_instance
-from worklease.errors import WorkleaseError
+from worklease.errors import ApiError, WorkleaseError
 from worklease.mcp.agent import Agent, Terms
 from worklease.mcp.callers import ApiServer, CallerCredentials, Callers, session_of
 from worklease.mcp.refusals import TooMany
@@ -50,11 +50,10 @@ class Bounds:
 
 
 class Seat:
-    """The place of one agent among the sessions: its task, and when something was last called."""
+    """The place of one agent among the sessions."""
 
     def __init__(self) -> None:
         self.agent: asyncio.Future[tuple[Agent, CallerCredentials]] = asyncio.get_running_loop().create_future()
-        self.called_at = asyncio.get_running_loop().time()
         self.task: asyncio.Task[None] | None = None
         self.left = asyncio.Event()
 
@@ -83,7 +82,6 @@ class Agents:
                 raise TooMany("sessions", "this user has as many sessions as it may have: end one")
             seat = self._seats[key] = Seat()
             seat.task = asyncio.create_task(self._sit(key, seat, token))
-        seat.called_at = asyncio.get_running_loop().time()
         agent, credentials = await asyncio.shield(seat.agent)
         credentials.token = token.token
         return agent
@@ -110,21 +108,24 @@ class Agents:
             identity = Identity(token.client_id, token.subject or self._instance)
             async with Client(session, identity) as client, Agent(client, self._terms) as agent:
                 seat.agent.set_result((agent, credentials))
-                await self._until_left(seat)
+                await self._until_left(seat, agent)
                 self._seats.pop(key, None)
         except WorkleaseError as error:
             logger.warning("a session of %s: %s", key[0], error)
             if not seat.agent.done():
                 seat.agent.set_exception(error)
         finally:
+            if not seat.agent.done():
+                seat.agent.set_exception(ApiError("the session could not be opened"))
             if self._seats.get(key) is seat:
                 del self._seats[key]
 
-    async def _until_left(self, seat: Seat) -> None:
-        loop = asyncio.get_running_loop()
-        while (rest := seat.called_at + self._bounds.idle_seconds - loop.time()) > 0:
+    async def _until_left(self, seat: Seat, agent: Agent) -> None:
+        """Until its owner ends it, or nothing has been called for too long."""
+        loop, idle = asyncio.get_running_loop(), self._bounds.idle_seconds
+        while (rest := agent.called_at + idle - loop.time()) > 0 or agent.calls:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(rest if rest > 0 else idle):
                     await seat.left.wait()
                     return
 

@@ -59,6 +59,7 @@ class LeaseState(Result):
     standing: Annotated[str, Field(description="Held, Jeopardy, Lost or Ended.")]
     effects_permitted: Annotated[bool, Field(description="Whether an effect may begin at this instant.")]
     certain_for_seconds: Annotated[float, Field(description="How long it is certainly held if no renewal follows.")]
+    effects_left: Annotated[int, Field(description="How many more effects may be logged under this epoch.")]
     handed_over: Annotated[bool, Field(description="An accepted handoff has taken effect: no new effects here.")]
 
     @classmethod
@@ -72,6 +73,7 @@ class LeaseState(Result):
             standing=standing,
             effects_permitted=standing is Standing.HELD and not lease.is_handed_over,
             certain_for_seconds=round(max(0.0, lease.deadline - lease.now()), 1) if standing is Standing.HELD else 0.0,
+            effects_left=lease.effects_left,
             handed_over=lease.is_handed_over,
         )
 

@@ -38,6 +38,7 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
     """A server whose requests are served for the agent that `agent_of` finds for each."""
     tools = tools_of(operator=operator)
     listed = types.ListToolsResult(tools=[tool.described() for tool in tools.values()])
+    schemas = {tool.name: tool.input_schema for tool in listed.tools}
 
     async def list_tools(context: Context, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return listed
@@ -51,8 +52,8 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
         try:
             arguments = tool.takes.model_validate(asked.arguments or {}, strict=True)
             agent = await agent_of(context)
-            agent.called()
-            answer = await tool.run(agent, arguments)
+            with agent.calling():
+                answer = await tool.run(agent, arguments)
         except ValidationError as error:
             return _refused(agent, wrong_arguments(asked.name, error))
         except WorkleaseError as error:
@@ -116,6 +117,7 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
         version=__version__,
         title="worklease: leases on work",
         instructions=INSTRUCTIONS,
+        get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,

@@ -1,9 +1,11 @@
 """One agent over stdin and stdout, by the credentials that the client finds. The session is the process."""
 
 import asyncio
+import os
 import signal
-import sys
+import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import CancelledError
 from typing import Any, cast
 
 from mcp.server.stdio import stdio_server
@@ -14,6 +16,8 @@ from worklease.mcp.agent import Agent, Terms
 from worklease.mcp.server import server_of
 
 LINE_MAX_BYTES = 2**22
+CHUNK_BYTES = 2**16
+CHUNKS_MAX = 16
 
 
 async def serve(source: Source, instance: str | None, terms: Terms, *, operator: bool) -> None:
@@ -34,19 +38,40 @@ async def serve(source: Source, instance: str | None, terms: Terms, *, operator:
 
 
 async def _serve(server: Any) -> None:
-    lines = cast("Any", await _lines())
+    lines = cast("Any", _lines())
     async with stdio_server(stdin=lines) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
 
 
 async def _lines() -> AsyncGenerator[str, None]:
-    """Lines of stdin without a thread, which nothing could interrupt; a line that is too long ends the session."""
-    reader = asyncio.StreamReader(limit=LINE_MAX_BYTES)
+    """The lines of stdin; one that is too long ends the session.
+
+    They are read in a thread that nobody waits for: a read cannot be interrupted, and a stdin that does not block would
+    make a stdout of the same socket or terminal not block either.
+    """
+    chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_MAX)
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    threading.Thread(target=_read, args=(chunks, loop), name="stdin", daemon=True).start()
+    rest = bytearray()
+    while (chunk := await chunks.get()) and len(rest) <= LINE_MAX_BYTES:
+        *complete, last = chunk.split(b"\n")
+        for part in complete:
+            yield (bytes(rest) + part).decode(errors="replace")
+            rest.clear()
+        rest += last
 
-    async def lines() -> AsyncGenerator[str, None]:
-        while line := await reader.readline():
-            yield line.decode(errors="replace")
 
-    return lines()
+def _read(chunks: asyncio.Queue[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    """Reads until the end, which is an empty chunk; without Python's buffer, whose lock would outlive the thread."""
+    chunk = b"-"
+    while chunk:
+        try:
+            chunk = os.read(0, CHUNK_BYTES)
+        except OSError:
+            chunk = b""
+        putting = chunks.put(chunk)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+        except (RuntimeError, CancelledError):  # the loop has ended
+            putting.close()
+            return

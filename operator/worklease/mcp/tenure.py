@@ -86,6 +86,11 @@ class Tenure:
         return self._lease
 
     @property
+    def is_granted(self) -> bool:
+        """Whether the claim has been granted, whatever became of the lease."""
+        return self._lease is not None
+
+    @property
     def is_held(self) -> bool:
         """Whether the claim has been granted, and the block runs."""
         return self._lease is not None and self._lease.standing not in FINAL

@@ -6,6 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
+from worklease.api.fields import structural
 from worklease.mcp import administer, arguments, holder, results
 from worklease.mcp.agent import Agent
 from worklease.mcp.arguments import Arguments
@@ -34,8 +35,8 @@ class Tool:
         return types.Tool(
             name=self.name,
             description=self.teaches,
-            input_schema=self.takes.model_json_schema(),
-            output_schema=self.gives.model_json_schema(),
+            input_schema=structural(self.takes),
+            output_schema=untitled(self.gives.model_json_schema()),
             annotations=types.ToolAnnotations(
                 read_only_hint=self.reads,
                 destructive_hint=self.destroys,
@@ -43,6 +44,13 @@ class Tool:
                 open_world_hint=False,
             ),
         )
+
+
+def untitled(schema: Any) -> Any:
+    """A schema without the titles, which repeat the names: an agent reads the whole list."""
+    if isinstance(schema, dict):
+        return {name: untitled(inner) for name, inner in schema.items() if name != "title" or isinstance(inner, dict)}
+    return [untitled(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
 TOOLS = (
@@ -69,6 +77,13 @@ TOOLS = (
         results.LeaseAnswer,
         "Renew your lease now; normally the server does so, call it only to make sure before a long step.",
         repeats=True,
+    ),
+    Tool(
+        "reclaim",
+        holder.reclaim,
+        arguments.ReclaimArguments,
+        results.LeaseAnswer,
+        "Go on with work that you hold under a fresh epoch, when effects_left is 0; finish what you began first.",
     ),
     Tool(
         "release",

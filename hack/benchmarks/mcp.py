@@ -1,0 +1,113 @@
+"""What a tool call adds to the client's own call: checkpoints of one holder, in turns, directly and through tools."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import httpx2
+from mcp import Client as McpClient
+from mcp import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from worklease import Client, Source
+
+from .figures import Table, milliseconds, percentile
+from .world import World
+
+CALLS = 200
+WARM_UP_CALLS = 20
+UP_WITHIN_SECONDS = 60.0
+
+Call = Callable[[str], Awaitable[object]]
+
+
+async def called(world: World, source: Source) -> None:
+    """A statement is one request of the client; a tool call is that, and the way through the server."""
+    table = Table("a checkpoint: p50 / p99 in ms, in turns")
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(await Client.open(source))
+        lease = await stack.enter_async_context(client.hold("direct", purpose="bench", namespace=world.namespace))
+        ways: dict[str, Call] = {"the client itself": lambda digest: lease.checkpoint("bench://1", digest)}
+        arguments = ["-m", "worklease.mcp", "--kubeconfig", str(source.kubeconfig), "--context", str(source.context)]
+        stdio = stdio_client(StdioServerParameters(command=sys.executable, args=arguments))
+        ways["a tool over stdio"] = _calling(
+            await stack.enter_async_context(_agent(world, stdio, "stdio")), f"{world.namespace}/stdio"
+        )
+        url = stack.enter_context(_server(client))
+        token = await client.session.credentials.authorization() or ""
+        http = await stack.enter_async_context(httpx2.AsyncClient(headers={"Authorization": token}))
+        shared = streamable_http_client(url, http_client=http)
+        ways["a tool over HTTP"] = _calling(
+            await stack.enter_async_context(_agent(world, shared, "http")), f"{world.namespace}/http"
+        )
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for index in range(WARM_UP_CALLS + CALLS):
+            for way, call in ways.items():
+                started = time.perf_counter()
+                await call(secrets.token_hex(8))
+                if index >= WARM_UP_CALLS:
+                    seconds[way].append(time.perf_counter() - started)
+    own = percentile(seconds["the client itself"], 50)
+    for way, taken in seconds.items():
+        added = percentile(taken, 50) - own
+        table.row(way, milliseconds(taken, 50, 99), f"adds {added * 1e3:.1f} ms" if added else "")
+
+
+def _calling(agent: McpClient, work: str) -> Call:
+    async def call(digest: str) -> None:
+        result = await agent.call_tool("checkpoint", {"work": work, "uri": "bench://1", "digest": digest})
+        assert not result.is_error, result.structured_content
+
+    return call
+
+
+@contextlib.asynccontextmanager
+async def _agent(world: World, transport: object, name: str) -> AsyncIterator[McpClient]:
+    """An agent that holds a work item of its own, in the benchmark's namespace."""
+    async with McpClient(transport) as agent:  # type: ignore[arg-type]
+        asked = {"work": f"{world.namespace}/{name}", "purpose": "bench", "create": True}
+        result = await agent.call_tool("claim", asked)
+        assert not result.is_error, result.structured_content
+        yield agent
+
+
+@contextlib.contextmanager
+def _server(client: Client) -> Iterator[str]:
+    """A shared server; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    credentials = client.session.credentials
+    authority = credentials._configuration.ssl_ca_cert
+    arguments = [
+        "--http",
+        f"127.0.0.1:{port}",
+        "--api-server",
+        credentials.server,
+        "--certificate-authority",
+        authority,
+    ]
+    with subprocess.Popen([sys.executable, "-m", "worklease.mcp", *arguments]) as process:
+        try:
+            deadline_monotonic = time.monotonic() + UP_WITHIN_SECONDS
+            while not _is_up(port):
+                assert time.monotonic() < deadline_monotonic, "the server did not come up"
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+
+
+def _is_up(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
