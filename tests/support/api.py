@@ -86,10 +86,14 @@ class Api:
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = JSON, **parameters: str) -> Answer:
         """One request. Keyword arguments become query parameters: `fieldManager="x"`."""
+        content = None if body is None else json.dumps(body).encode()
+        return self.send(method, path, content, content_type, **parameters)
+
+    def send(self, method: str, path: str, content: bytes | None, content_type: str, **parameters: str) -> Answer:
+        """One request whose body is these bytes, whatever they are."""
         headers = {"Accept": JSON, "Content-Type": content_type}
         if authorization := self._authorization():
             headers["Authorization"] = authorization
-        content = None if body is None else json.dumps(body).encode()
         url = self.server + path
         if parameters:
             url += f"?{urlencode(parameters)}"
