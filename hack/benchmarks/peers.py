@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import re
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -27,13 +28,19 @@ from .world import cpu_seconds
 AGENT, ROLE = "peers", "worklease-agent-creator"
 ROUNDS, ACQUIRED_PER_ROUND = 4, 50
 RELEASED, TRIALS = 30, 24
-RENEWED = {OURS: 1500, CLIENT_GO: 2000, ETCD: 15000}
+RENEWED = {OURS: 1500, CLIENT_GO: 2000, ETCD: 10000}
 GAP_SECONDS = 0.1
 """Between one lock and the next: many are renewed and expire side by side, and not in one moment."""
 SETTLED_SECONDS = 5.0
 """Longer than a candidate of client-go sleeps between two looks, and than anybody takes to the first renewal."""
+STAGGER_SECONDS = 0.43
+"""Between one process and the next of a kind: not in step with the half seconds in which etcd looks."""
 HELD_SECONDS, NEXT_SECONDS, RENEWED_SECONDS = 30.0, 60.0, 120.0
 IDLE_SECONDS, CALM_SECONDS = 4.0, 1.0
+NOT_IN_NAMES = re.compile("[^a-z0-9]+")
+
+Loss = Callable[[Way, Kind, list[str]], Awaitable[list[float]]]
+"""How locks are lost, and what is measured of it in seconds."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,19 @@ async def compared(servers: Servers) -> None:
         await _costs(table, servers)
 
 
-async def _side_by_side(
-    measure: Callable[[Way, Kind], Awaitable[list[float]]], way: Way, kinds: Sequence[Kind]
-) -> dict[Kind, list[float]]:
-    return dict(zip(kinds, await asyncio.gather(*(measure(way, kind) for kind in kinds)), strict=True))
+async def _side_by_side(measure: Loss, way: Way, kinds: Sequence[Kind]) -> dict[Kind, list[float]]:
+    """All kinds at once, and of each kind all processes."""
+
+    async def one(kind: Kind) -> list[float]:
+        names = _names(measure.__name__, kind, TRIALS)
+
+        async def part(number: int) -> list[float]:
+            await asyncio.sleep(number * STAGGER_SECONDS)
+            return await measure(way, kind, names[number :: kind.processes])
+
+        return [seconds for found in await asyncio.gather(*map(part, range(kind.processes))) for seconds in found]
+
+    return dict(zip(kinds, await asyncio.gather(*map(one, kinds)), strict=True))
 
 
 def _rows(table: Table, title: str, measured: dict[Kind, list[float]], *, early: bool = False) -> None:
@@ -141,9 +157,8 @@ async def released(way: Way, kind: Kind) -> list[float]:
     return [taken[name] - at for name, at in given.items() if taken[name] > at]
 
 
-async def killed(way: Way, kind: Kind) -> list[float]:
+async def killed(way: Way, kind: Kind, names: list[str]) -> list[float]:
     """How long after the lock has truly expired a waiting process holds it; below zero is too early."""
-    names = _names("killed", kind, TRIALS)
     async with await kind.party(way) as holder, await kind.party(way) as waiter:
         await _held(holder, waiter, names)
         killed_at = boot_seconds()
@@ -155,9 +170,8 @@ async def killed(way: Way, kind: Kind) -> list[float]:
     return [taken[name] - at - kind.expires_seconds for name, at in renewed.items() if taken[name] > killed_at]
 
 
-async def cut_off(way: Way, kind: Kind) -> list[float]:
+async def cut_off(way: Way, kind: Kind, names: list[str]) -> list[float]:
     """From the next holder's grant to the old one's last belief, when every request of the old one hangs."""
-    names = _names("cut", kind, TRIALS)
     async with (
         _wires(way) as (wired, fall_silent),
         await kind.party(wired) as holder,
@@ -199,8 +213,7 @@ async def _held(holder: Party, waiter: Party, names: Iterable[str]) -> None:
 
 
 def _names(what: str, kind: Kind, count: int) -> list[str]:
-    slug = "".join(letter if letter.isalnum() else "-" for letter in kind.name)
-    return [f"{what}-{slug}-{index}" for index in range(count)]
+    return [f"{NOT_IN_NAMES.sub('-', f'{what}-{kind.name}')}-{index}" for index in range(count)]
 
 
 @contextlib.asynccontextmanager

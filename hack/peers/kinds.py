@@ -28,6 +28,7 @@ class Kind:
     """A kind of lock under certain terms; `expires_seconds` after its last renewal anybody may have it.
 
     `watches`: who waits is told when the lock is free, rather than asks from time to time.
+    `processes`: how many share the locks to be lost; a client that renews all of its own in step is one trial.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Kind:
     expires_seconds: float
     command: Callable[[Way], list[str]]
     watches: bool = False
+    processes: int = 1
 
     async def party(self, way: Way) -> Party:
         """A process that holds locks of this kind."""
@@ -77,5 +79,5 @@ BRIEF = Kind(
     3.0,
     _client_go("3s", "2s", "500ms"),
 )
-ETCD = Kind("etcd mutex", "TTL 10 s; the smallest is 2 s, default 60 s", 10.0, _etcd(10), watches=True)
+ETCD = Kind("etcd mutex", "TTL 10 s; the smallest is 2 s, default 60 s", 10.0, _etcd(10), watches=True, processes=8)
 EVERY = (OURS, CLIENT_GO, IMPATIENT, BRIEF, ETCD)

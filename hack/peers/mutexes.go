@@ -5,16 +5,10 @@ import (
 	"fmt"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
-)
-
-const (
-	// keptLeases are kept alive at once to see what that costs; each is, every third of the shortest TTL.
-	keptLeases = 3000
-	keptTTL    = 3
-	granters   = 16
 )
 
 // mutexes holds mutexes of etcd, each under a session of its own.
@@ -107,48 +101,31 @@ func (m *mutexes) release(name string) {
 	unlock()
 }
 
+// renew asks as the keep-alives of a session do, on one stream, and waits for each answer before it asks again: many at
+// once would be cheaper for each.
 func (m *mutexes) renew(count int, begin func()) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	kept := make(chan struct{}, keptLeases)
-	problems := make(chan error, granters)
-	for range granters {
-		go func() { problems <- m.keepSome(ctx, keptLeases/granters, kept) }()
+	lease, err := m.client.Grant(ctx, int64(m.ttl))
+	if err != nil {
+		return err
 	}
-	for range granters {
-		if err := <-problems; err != nil {
-			return err
-		}
+	stream, err := etcdserverpb.NewLeaseClient(m.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
 	}
 	begin()
-	for len(kept) > 0 {
-		<-kept
-	}
 	for range count {
-		<-kept
-	}
-	return nil
-}
-
-// keepSome keeps new leases alive until the context ends, and tells of each answer.
-func (m *mutexes) keepSome(ctx context.Context, leases int, kept chan<- struct{}) error {
-	for range leases {
-		lease, err := m.client.Grant(ctx, keptTTL)
+		if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(lease.ID)}); err != nil {
+			return err
+		}
+		answer, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		answers, err := m.client.KeepAlive(ctx, lease.ID)
-		if err != nil {
-			return err
+		if answer.TTL <= 0 {
+			return fmt.Errorf("lease %x has expired", lease.ID)
 		}
-		go func() {
-			for range answers {
-				select {
-				case kept <- struct{}{}:
-				case <-ctx.Done():
-				}
-			}
-		}()
 	}
 	return nil
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from worklease import Client, boot_seconds
+from worklease import Client, Lease, boot_seconds
 from worklease.client.identity import whoami
 from worklease.errors import LeaseLost
 from worklease.kube.credentials import Source
@@ -73,14 +74,7 @@ class Ours:
 
     async def _hold(self, name: str) -> None:
         try:
-            async with self._client.hold(
-                name,
-                purpose=PURPOSE,
-                namespace=self._namespace,
-                wait=True,
-                lease_seconds=LEASE_SECONDS,
-                jeopardy_seconds=JEOPARDY_SECONDS,
-            ):
+            async with self._holding(name, wait=True):
                 tell("held", name)
                 try:
                     await self._released[name].wait()
@@ -93,10 +87,20 @@ class Ours:
         except Exception as error:  # noqa: BLE001 - whoever gives the orders must hear of it
             tell("failed", name, message=f"{type(error).__name__}: {error}")
 
+    def _holding(self, name: str, *, wait: bool | None) -> AbstractAsyncContextManager[Lease]:
+        return self._client.hold(
+            name,
+            purpose=PURPOSE,
+            namespace=self._namespace,
+            wait=wait,
+            lease_seconds=LEASE_SECONDS,
+            jeopardy_seconds=JEOPARDY_SECONDS,
+        )
+
     async def _acquire(self, prefix: str, count: int) -> None:
         for index in range(count):
             name, started = f"{prefix}-{index}", boot_seconds()
-            async with self._client.hold(name, purpose=PURPOSE, namespace=self._namespace):
+            async with self._holding(name, wait=None):
                 tell("acquired", name, seconds=boot_seconds() - started)
 
     async def _renew(self, count: int, orders: asyncio.StreamReader) -> None:
