@@ -13,10 +13,10 @@ from onecluster import Contexts, cluster, namespace, operator
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 
-from . import client, fencing, handoffs, leases, mcp
+from . import client, fencing, handoffs, leases, mcp, peers
 from .world import World
 
-SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "client", "mcp", "fencing")
+SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "client", "mcp", "fencing", "peers")
 HELD = (1000, 10000)
 AGENT = "bench"
 ROLE = "worklease-gitops"
@@ -38,7 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     sections = options.only or SECTIONS
     if "fencing" in sections:
         fencing.run()
-        sections = [section for section in sections if section != "fencing"]
+    if "peers" in sections:
+        peers.run()
+    sections = [section for section in sections if section not in ("fencing", "peers")]
     if not sections:
         return 0
     with tempfile.TemporaryDirectory(prefix="worklease-bench-") as temporary, cluster(options.kubeconfig) as access:
