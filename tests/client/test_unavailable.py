@@ -196,10 +196,12 @@ def test_a_conflict_while_a_tenure_is_resumed_is_no_end_of_it(
         return 0
 
     async def main() -> None:
-        async with client_of(agent, instance="one") as before:
-            async with before.hold("w", purpose="p", namespace=namespace, lease_seconds=60) as lease:
-                claim_id, epoch = lease.claim_id, lease.epoch
-                lease.let_lapse()
+        async with (
+            client_of(agent, instance="one") as before,
+            before.hold("w", purpose="p", namespace=namespace, lease_seconds=60) as lease,
+        ):
+            claim_id, epoch = lease.claim_id, lease.epoch
+            lease.let_lapse()
         async with client_of(agent, kubeconfig=kubeconfig, instance="one") as after:
             proxy.refuse = answer
             grant = await after.claimant(Wanted(namespace, "w", "p")).resumed(claim_id)
