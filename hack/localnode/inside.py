@@ -27,7 +27,9 @@ def main(arguments: list[str]) -> int:
     """Runs until a daemon ends."""
     layout = Layout.read(Path(arguments[0]))
     # /proc is still the machine's, so this is our process id there.
-    layout.pid_file.write_text(os.readlink("/proc/self"))
+    written = layout.pid_file.with_suffix(".new")
+    written.write_text(os.readlink("/proc/self"))
+    os.replace(written, layout.pid_file)
     mount_everything(layout)
     join_network(layout)
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), FOLDERS])

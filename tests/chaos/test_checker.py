@@ -42,6 +42,14 @@ def handed_over() -> Tale:
     return tale.handoff(phase="Completed", answer="Accepted", grantedEpoch=tale.status["epoch"])
 
 
+def full() -> Tale:
+    """Alice holds, and her list of effects is full."""
+    tale = held()
+    for number in range(64):
+        tale.add_effect("alice", f"e{number}", tale.status["epoch"])
+    return tale
+
+
 RIGHT: dict[str, Callable[[], Tale]] = {
     "held and renewed": held,
     "handed over": handed_over,
@@ -66,6 +74,12 @@ RIGHT: dict[str, Callable[[], Tale]] = {
             "alice", 422, "spec.effects[1]: Duplicate value", [{**ADD_EFFECT, "value": tale.spec["effects"][0]}]
         )
     )(held().add_effect("alice", "e1", held().status["epoch"])),
+    "one effect more than the list takes": lambda: full().refuse_patch(
+        "alice", 422, "spec.effects: Too many: 65: must have at most 64 items", [{**ADD_EFFECT, "value": {"id": "e65"}}]
+    ),
+    "a grant that is stored late lapses by its claim": lambda: (
+        Tale().claim("alice", "a1").pass_by(8).grant().pass_by(3).decide(phase="Jeopardy")
+    ),
     "a mailbox without a fence gets effects in any order": lambda: (
         lambda pair: pair[0].deliver(pair[0].status["epoch"], "late-1", "mailbox").deliver(pair[1], "late-2", "mailbox")
     )(taken_over()),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from worklease.api import handoff, statements
 from worklease.api.cel import Check
+from worklease.api.fields import EFFECTS_MAX
 from worklease.api.policies import POLICIES
 
 from . import handoffs
@@ -24,6 +25,7 @@ DENIED = re.compile(r"denied request: (.*)", re.S)
 UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \w+ resource')
 DUPLICATE = "Duplicate value"
 """By the schema: an effect is logged again after a lost answer, and the list is a map by id."""
+TOO_MANY = f"spec.effects: Too many: {EFFECTS_MAX + 1}"
 TEST_FAILED = "the server rejected our request"
 LEASED = re.compile(r"work is leased until about \S+Z")
 _RULES = (*statements.RULES, *(rule for rules in statements.EFFECT_ITSELF.values() for rule in rules), *handoff.RULES)
@@ -64,6 +66,8 @@ def rules_of(call: Call) -> list[str]:
         return ["authorization"]
     if DUPLICATE in call.message:
         return ["effects.duplicate"]
+    if TOO_MANY in call.message:
+        return ["effects.max"]
     return ["patch test"] if TEST_FAILED in call.message else ["other"]
 
 
@@ -124,6 +128,8 @@ def _justifies(version: Version, call: Call) -> bool:
     if DUPLICATE in call.message:
         ids = [effect["id"] for effect in new.get("effects", [])]
         return len(set(ids)) < len(ids)
+    if TOO_MANY in call.message:
+        return len(new.get("effects", [])) == EFFECTS_MAX + 1
     failed = refused(version.state, new)
     if denied := DENIED.search(call.message):
         # Policies are asked after the rules, so here the rules must have admitted it.

@@ -57,17 +57,22 @@ def _lapsed(name: str, before: Version, after: Version, versions: list[Version])
     passed = after.not_after - heard.not_before
     if passed < seconds:
         what = "Expired" if expired else "Jeopardy"
-        text = f"{what} {passed:.3f} s after the last renewal of epoch {epoch} was sent, which is good for {seconds} s"
+        said = f"the last renewal, or the claim, of epoch {epoch} was sent"
+        text = f"{what} {passed:.3f} s after {said}, which is good for {seconds} s"
         yield Violation(Promise.TIMING, name, after.revision, text)
 
 
 def _last_heard(before: Version, versions: list[Version]) -> Version | None:
-    """The version with which the tenure was granted or renewed last."""
+    """The version with which the tenure was renewed last, else claimed: its holder counts from when that was sent, also
+    when the grant was decided in time and stored much later.
+    """
     epoch, renewal = before.status["epoch"], before.spec.get("renewal")
     same = [v for v in versions if v.state and v.revision <= before.revision and v.status["epoch"] == epoch]
     if renewal and renewal["epoch"] == epoch:
         return next((v for v in same if v.spec.get("renewal") == renewal), None)
-    return same[0] if same else None
+    claim_id = before.status.get("claimID")
+    claimed = (v for v in versions if v.state and (v.spec.get("claim") or {}).get("id") == claim_id)
+    return next(claimed, same[0] if same else None)
 
 
 def _accepted(history: History) -> dict[str, list[tuple[int, State]]]:
