@@ -62,7 +62,10 @@ class Sessions:
             await self._perhaps_opening(user.client_id, scope, receive, send)
             return
         known = self._open.get(session_id or "")
+        ends = known is not None and scope["method"] == "DELETE" and known.username == user.client_id
         try:
+            if session_id is not None and ends:
+                del self._open[session_id]  # before the answer: its owner may open the next one upon it
             if known is not None:
                 known.requests += 1
             await self._app(scope, receive, send)
@@ -72,8 +75,6 @@ class Sessions:
                 known.used_at = time.monotonic()
         if session_id is not None and scope["method"] == "DELETE":
             await self._leave(user, session_id)
-            if known is not None and known.username == user.client_id:
-                self._open.pop(session_id, None)
 
     async def _perhaps_opening(self, username: str, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(receive)
