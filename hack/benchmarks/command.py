@@ -13,11 +13,13 @@ from onecluster import Contexts, cluster, namespace, operator
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
 
-from . import client, fencing, handoffs, leases, mcp
+from . import ceiling, client, fencing, handoffs, leases, mcp, peers, writes
 from .world import World
 
-SECTIONS = ("renewals", "grants", "expiries", "handoffs", "cost", "client", "mcp", "fencing")
-HELD = (1000, 10000)
+SECTIONS = (
+    "renewals", "ceiling", "grants", "expiries", "handoffs", "cost", "writes", "client", "mcp", "fencing", "peers",
+)  # fmt: skip
+HELD = {"cost": (1000, 10000), "writes": writes.HELD}
 AGENT = "bench"
 ROLE = "worklease-gitops"
 
@@ -32,19 +34,21 @@ def main(arguments: Sequence[str]) -> int:
         action="append",
         type=int,
         metavar="N",
-        help="with how many held leases to measure the operator's cost; may be repeated. Default: 1000 and 10000",
+        help="with how many held leases to measure cost (default 1000 and 10000) and writes (100 and 1000)",
     )
     options = parser.parse_args(arguments)
     sections = options.only or SECTIONS
     if "fencing" in sections:
         fencing.run()
-        sections = [section for section in sections if section != "fencing"]
+    if "peers" in sections:
+        peers.run()
+    sections = [section for section in sections if section not in ("fencing", "peers")]
     if not sections:
         return 0
     with tempfile.TemporaryDirectory(prefix="worklease-bench-") as temporary, cluster(options.kubeconfig) as access:
         directory = Path(temporary)
         for section in sections:
-            for held in (options.held or HELD) if section == "cost" else (0,):
+            for held in (options.held or HELD[section]) if section in HELD else (0,):
                 name = f"bench-{section}-{secrets.token_hex(3)}"
                 with namespace(access, directory / f"kubeconfig-{name}", name) as contexts:
                     contexts.add_agent(AGENT, ROLE)
@@ -64,6 +68,10 @@ async def _measure(section: str, contexts: Contexts, operator_pid: int, held: in
         world = World(session, contexts.namespace, f"system:serviceaccount:{contexts.namespace}:{AGENT}")
         if section == "renewals":
             await leases.renewals(world)
+        elif section == "ceiling":
+            await ceiling.measured(world, contexts)
+        elif section == "writes":
+            await writes.counted(source, world, contexts, operator_pid, held)
         elif section == "grants":
             await leases.grants(world)
         elif section == "expiries":

@@ -20,7 +20,8 @@ LAPSING, LAPSE_SECONDS, SPREAD_SECONDS = 1000, 60, 30.0
 COST_RENEWALS = 3000
 
 
-async def _sequential(one: Callable[[], Awaitable[object]], times: int = SEQUENTIAL) -> list[float]:
+async def sequential(one: Callable[[], Awaitable[object]], times: int = SEQUENTIAL) -> list[float]:
+    """How long each of so many takes, one after the other."""
     taken = []
     for _ in range(times):
         started = time.perf_counter()
@@ -29,7 +30,8 @@ async def _sequential(one: Callable[[], Awaitable[object]], times: int = SEQUENT
     return taken
 
 
-async def _per_second(clients: list[Callable[[], Awaitable[object]]]) -> float:
+async def per_second(clients: list[Callable[[], Awaitable[object]]]) -> float:
+    """How many all of them do at once."""
     until = time.perf_counter() + CONCURRENT_SECONDS
     done = 0
 
@@ -50,13 +52,13 @@ async def renewals(world: World) -> None:
     names = list(epochs)
     native_times, renewal_times, native_rates, renewal_rates = [], [], [], []
     for _ in range(ROUNDS):
-        native_times += await _sequential(lambda: world.renew_native(natives[0]))
-        renewal_times += await _sequential(lambda: world.renew(names[0], epochs[names[0]]))
+        native_times += await sequential(lambda: world.renew_native(natives[0]))
+        renewal_times += await sequential(lambda: world.renew(names[0], epochs[names[0]]))
         native_rates.append(
-            await _per_second([lambda lease=lease: world.renew_native(lease) for lease in natives])  # type: ignore[misc]
+            await per_second([lambda lease=lease: world.renew_native(lease) for lease in natives])  # type: ignore[misc]
         )
         renewal_rates.append(
-            await _per_second([lambda name=name: world.renew(name, epochs[name]) for name in names])  # type: ignore[misc]
+            await per_second([lambda name=name: world.renew(name, epochs[name]) for name in names])  # type: ignore[misc]
         )
     table = Table("Renewal, every rule and policy on, the operator running")
     table.row("native Lease PUT, one client, p50 / p99 ms", milliseconds(native_times, 50, 99))
@@ -71,7 +73,7 @@ async def renewals(world: World) -> None:
 async def grants(world: World) -> None:
     """From sending a claim to seeing one's own epoch, by a watch, one after the other."""
     (name, epoch) = next(iter((await world.hold(1, "grant", leaseDurationSeconds=3600)).items()))
-    writes = await _sequential(lambda: world.renew(name, epoch), 100)
+    writes = await sequential(lambda: world.renew(name, epoch), 100)
     granted: asyncio.Queue[tuple[str, int, float]] = asyncio.Queue()
 
     async def follow() -> None:

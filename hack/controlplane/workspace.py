@@ -7,10 +7,13 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 PREFIX = "worklease-"
 OWNED = "owned"
+REMOVALS = 40
+REMOVAL_PAUSE_SECONDS = 0.05
 
 
 class Workspace:
@@ -26,8 +29,12 @@ class Workspace:
         os.replace(unseen, self.path / OWNED)
 
     def remove(self) -> None:
-        """Removes the directory and everything in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Removes the directory and everything in it, also while a server that is about to end still writes there."""
+        for _ in range(REMOVALS):
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not self.path.exists():
+                break
+            time.sleep(REMOVAL_PAUSE_SECONDS)
         self._lock.close()
 
 

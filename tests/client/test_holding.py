@@ -87,9 +87,9 @@ def test_a_deleted_work_item_is_a_lost_lease(cluster: Cluster, namespace: str, a
     work = Work(cluster, namespace, "w")
 
     async def main() -> None:
-        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace, **SHORT):
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace) as lease:
             await asyncio.to_thread(lambda: cluster.api.delete(work.path).must())
-            await asyncio.Event().wait()
+            await lease.renew()
 
     with pytest.raises(worklease.LeaseLost) as lost:
         asyncio.run(main())

@@ -174,8 +174,10 @@ def test_a_holder_that_was_revoked_while_it_claimed_again_has_lost(
             with operating(cluster, namespace):
                 with pytest.raises(asyncio.CancelledError):
                     await again
-                await stack.aclose()
-                await asyncio.to_thread(work.reaches, "Released")
+                try:
+                    await stack.aclose()  # it raises LeaseLost
+                finally:
+                    await asyncio.to_thread(work.reaches, "Released")
 
     with pytest.raises(worklease.LeaseLost, match="INC-7") as lost:
         asyncio.run(main())

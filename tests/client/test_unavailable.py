@@ -14,6 +14,7 @@ from support.holding import LEASE_SECONDS, client_of, until
 from support.proxy import Proxy
 from support.speaking import Work
 from worklease import Standing
+from worklease.client.claims import Wanted
 
 pytestmark = pytest.mark.usefixtures("operator")
 PATIENCE = {"Retry-After": "3600"}
@@ -174,5 +175,37 @@ def test_a_claim_gives_up_when_its_caller_said_so(
                     raise AssertionError("held")
             failing.end()
             await until(lambda: asyncio.all_tasks() <= before, "every task to have ended")
+
+    asyncio.run(main())
+
+
+def test_a_conflict_while_a_tenure_is_resumed_is_no_end_of_it(
+    cluster: Cluster, namespace: str, agent: Identity, kubeconfig: Path, proxy: Proxy
+) -> None:
+    """The server gives up patching an object that others write to (409): the renewal is sent again."""
+    conflicts: list[str] = []
+    seen: list[str] = []
+
+    def answer(path: str, watching: bool) -> int:
+        if watching or not path.endswith("/workleases/w"):
+            return 0
+        seen.append(path)  # the object is read first; what follows is the renewal
+        if len(seen) == 2:
+            conflicts.append(path)
+            return 409
+        return 0
+
+    async def main() -> None:
+        async with (
+            client_of(agent, instance="one") as before,
+            before.hold("w", purpose="p", namespace=namespace, lease_seconds=60) as lease,
+        ):
+            claim_id, epoch = lease.claim_id, lease.epoch
+            lease.let_lapse()
+        async with client_of(agent, kubeconfig=kubeconfig, instance="one") as after:
+            proxy.refuse = answer
+            grant = await after.claimant(Wanted(namespace, "w", "p")).resumed(claim_id)
+            assert conflicts
+            assert grant.epoch == epoch
 
     asyncio.run(main())

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from mcp.server.auth.provider import AccessToken
 
 from support.agents import over_http
 from support.cluster import Cluster, Identity
 from support.speaking import Work
+from worklease.mcp.sessions import owner_of
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -97,21 +99,31 @@ def test_what_one_caller_holds_another_cannot_touch(
 def test_sessions_and_what_they_hold_are_bounded(
     cluster: Cluster, namespace: str, agent: Identity, other: Identity, tmp_path: Path
 ) -> None:
-    """One user's sessions leave room for another's; a session holds so much and no more."""
-    flags = ("--max-sessions-per-user", "1", "--max-leases", "1")
+    """One user's sessions leave room for another's, and for its own next; a session holds so much and no more."""
+    flags = ("--max-sessions", "2", "--max-sessions-per-user", "1", "--max-leases", "1")
 
     async def main() -> None:
         with over_http(cluster, tmp_path / "log", *flags) as server:
             async with (
                 server.agent(agent.token, "legacy") as one,
-                server.agent(agent.token, "legacy") as again,
                 server.agent(other.token, "legacy") as two,
             ):
+                opening = [asyncio.to_thread(asked, server.url, agent.token, INITIALIZE) for _ in range(3)]
+                assert {answer.status_code for answer in await asyncio.gather(*opening)} == {429}
                 await one.call("claim", work=f"{namespace}/a", purpose="p", create=True)
                 assert (await one.refused("claim", work=f"{namespace}/b", purpose="p"))["reason"] == "TooMany"
-                assert (await again.refused("inbox", namespace=namespace))["reason"] == "TooMany"
                 await two.call("inbox", namespace=namespace)
                 await one.call("release", work=f"{namespace}/a", reason="room")
                 await one.call("claim", work=f"{namespace}/b", purpose="p", create=True)
+            assert asked(server.url, agent.token, INITIALIZE).status_code == 200
 
     asyncio.run(main())
+
+
+def test_tokens_of_one_user_with_other_groups_are_other_callers() -> None:
+    """What one of them asked for is never done with the other's permissions."""
+    owners = {
+        owner_of(AccessToken(token=token, client_id="ann", scopes=[], claims={"iss": groups}))
+        for token, groups in (("a", "staff"), ("a-renewed", "staff"), ("b", "staff and admins"))
+    }
+    assert len(owners) == 2

@@ -70,6 +70,7 @@ def test_work_goes_from_claim_to_handoff_to_completion_by_tools_alone(
             assert (await second.refused("complete", work=work, message="done"))["reason"] == "EffectsUnreconciled"
             await second.call("reconcile", work=work, id="mail-1", state="Failed", detail="it never left")
             assert (await second.call("complete", work=work, message="charged"))["ended"] == "Completed"
+            await asyncio.to_thread(Work(cluster, namespace, "w").reaches, "Completed")
             assert (await first.refused("claim", work=work, purpose="again"))["reason"] == "WorkIsComplete"
             return given, taken["lease"]["epoch"]
 

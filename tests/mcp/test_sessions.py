@@ -242,3 +242,25 @@ def test_a_holder_goes_on_under_a_fresh_epoch_by_a_reclaim(cluster: Cluster, nam
     asyncio.run(main())
     history = Work(cluster, namespace, "w").reaches("Completed")["history"]
     assert [tenure["endReason"] for tenure in history] == ["Reclaimed", "Completed"]
+
+
+def test_an_effect_s_id_is_one_effect_s(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """Begun twice, even at once, it is logged once; for something else the id is refused."""
+    work = f"{namespace}/w"
+    same = {"work": work, "recipient": "mail", "action": "send", "id": "mail-1"}
+
+    async def main() -> None:
+        async with over_stdio(agent) as one:
+            await charging(one, work)
+            refusal = await one.refused("begin_effect", work=work, recipient="mail", action="refund", id="charge-1")
+            assert refusal["reason"] == "StatementRefused"
+            first, second = await asyncio.gather(one.call("begin_effect", **same), one.call("begin_effect", **same))
+            assert first["headers"] == second["headers"]
+            for id in ("charge-1", "mail-1"):
+                await one.call("finish_effect", work=work, id=id, state="Succeeded")
+            await one.call("reclaim", work=work)
+            await one.call("complete", work=work, message="done")
+
+    asyncio.run(main())
+    logged = Work(cluster, namespace, "w").read()["spec"]["effects"]
+    assert sorted(effect["id"] for effect in logged) == ["charge-1", "mail-1"]

@@ -35,9 +35,8 @@ async def takeover(options: argparse.Namespace) -> int:
         if not options.yes and not dry and not _agreed():
             return Exit.USAGE
         sent_at = client.clock()
-        claim, stated = await administering.take_over(
-            client, work, said, purpose=options.purpose or options.reason, suspend=options.suspend
-        )
+        claim = administering.claim_of(client, work, options.purpose or options.reason)
+        stated = await administering.take_over(client, work, said, claim, suspend=options.suspend)
         if dry:
             await report(options, client, f"{work.key} taken over at epoch {said.epoch}")
             return Exit.DONE

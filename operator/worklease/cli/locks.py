@@ -29,7 +29,7 @@ class Lock:
         self.taken = True
 
     def __enter__(self) -> "Lock":
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
             path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "worklease" / "holds.lock"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)

@@ -30,20 +30,21 @@ async def revoke(client: Client, work: WorkLease, said: Revocation, *, suspend: 
     return await say(client, work, lambda seen: seen.spec.revocation == said, patch)
 
 
-async def take_over(
-    client: Client, work: WorkLease, said: Revocation, *, purpose: str, suspend: bool
-) -> tuple[Claim, WorkLease]:
-    """Revokes, and claims for the caller, in one write; the claim is still to be decided."""
-    claim = Claim(
+def claim_of(client: Client, work: WorkLease, purpose: str) -> Claim:
+    """A claim of the caller's, to be made with a revocation."""
+    return Claim(
         epoch=work.status.epoch,
         id=str(uuid.uuid4()),
         holder_identity=client.identity.username,
         instance=client.identity.instance,
         purpose=purpose,
     )
+
+
+async def take_over(client: Client, work: WorkLease, said: Revocation, claim: Claim, *, suspend: bool) -> WorkLease:
+    """Revokes and claims in one write; the claim is still to be decided."""
     statements = {"revocation": said.manifest(), "claim": claim.manifest(), **({"suspend": True} if suspend else {})}
-    stated = await say(client, work, lambda seen: seen.spec.revocation == said, stating(**statements))
-    return claim, stated
+    return await say(client, work, lambda seen: seen.spec.revocation == said, stating(**statements))
 
 
 async def set_suspend(client: Client, work: WorkLease, value: bool) -> WorkLease:

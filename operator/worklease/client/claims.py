@@ -5,7 +5,7 @@ import contextlib
 import math
 import random
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -262,6 +262,25 @@ class Claimant:
             raise ClaimUndecided(wanted.lease, said) from error
         except BaseException:
             await finishing(deciding.give_back())
+            raise
+
+    async def stated(self, claim: Claim, state: Callable[[], Awaitable[WorkLease]]) -> Grant:
+        """The grant of a claim that `state` makes together with another statement; given back when it comes to nothing.
+
+        Raises WorkIsLeased before anything is said when another block of this process has the work, ClaimRefused,
+        ClaimUndecided, and whatever `state` raises.
+        """
+        lease = self._wanted.lease
+        if self._places.is_taken(lease):
+            raise WorkIsLeased(lease, "another block of this process claims or holds the work")
+        self._places.take(lease)
+        deciding, sent_at = self._deciding(claim), self._clock()
+        try:
+            grant = await deciding.granted(await state(), sent_at)
+            return await fresh(self._session, self._clock, lease, grant)
+        except BaseException:
+            await finishing(deciding.give_back())
+            self._places.leave(lease)
             raise
 
     async def decided(self, claim: Claim, stated: WorkLease, sent_at: float) -> Grant:

@@ -18,6 +18,7 @@ from worklease.errors import (
     ApiError,
     ClaimRefused,
     ClaimUndecided,
+    Conflict,
     Refused,
     WorkIsComplete,
     WorkIsLeased,
@@ -92,7 +93,7 @@ async def fresh(session: Session, clock: Clock, lease: str, grant: Grant) -> Gra
         try:
             if (work := await renewals.send(grant.terms.request_seconds)) is not None:
                 return replace(grant, work=work, sent_at=sent_at)
-        except UNKNOWN as error:
+        except (*UNKNOWN, Conflict) as error:
             if clock() > limit:
                 raise ClaimUndecided(lease, f"a late grant could not be confirmed: {error}") from error
         except Refused as error:

@@ -5,6 +5,7 @@ import re
 import secrets
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 from worklease.api.admission import TOKEN_POD
 from worklease.kube.session import Session
@@ -37,9 +38,19 @@ def process_instance() -> str:
 
 async def whoami(session: Session, instance: str | None = None) -> Identity:
     """Asks the API server. A token that is bound to a pod speaks as that pod and as nothing else."""
+    return identity_of(await reviewed(session), instance)
+
+
+async def reviewed(session: Session) -> dict[str, Any]:
+    """What the API server makes of our credentials: username, groups, extra."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await session.request("POST", REVIEWS, body)
-    user = answer.body["status"]["userInfo"]
+    user: dict[str, Any] = answer.body["status"]["userInfo"]
+    return user
+
+
+def identity_of(user: dict[str, Any], instance: str | None = None) -> Identity:
+    """Who that is to the protocol."""
     extra = user.get("extra") or {}
     pod, uid = (next(iter(extra.get(TOKEN_POD + part) or []), "") for part in ("name", "uid"))
     own = f"pod:{pod}/{uid}" if pod else instance or process_instance()

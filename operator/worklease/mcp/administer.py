@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
+from worklease.api.worklease import WorkLease
 from worklease.client import administering
 from worklease.client.claims import Wanted
 from worklease.client.lease import Lease
@@ -41,14 +42,15 @@ async def takeover(agent: Agent, asked: given.TakeoverArguments) -> results.Leas
     work = await look(agent, asked.work)
     said = administering.revocation_of(work, asked.reason)
     purpose = asked.purpose or asked.reason
+    claim = administering.claim_of(agent.client, work, purpose)
+
+    async def state() -> WorkLease:
+        return await administering.take_over(agent.client, work, said, claim, suspend=asked.suspend)
 
     @contextlib.asynccontextmanager
     async def taking() -> AsyncIterator[Lease]:
         claimant = agent.client.claimant(Wanted(work.metadata.namespace, work.metadata.name, purpose))
-        sent_at = agent.client.clock()
-        claim, stated = await administering.take_over(agent.client, work, said, purpose=purpose, suspend=asked.suspend)
-        await claimant.decided(claim, stated, sent_at)
-        grant = await claimant.resumed(claim.id)  # takes its place in this process, and is renewed before it is used
+        grant = await claimant.stated(claim, state)
         async with agent.client.held(grant, agent.terms.max_silence_seconds) as lease:
             yield lease
 

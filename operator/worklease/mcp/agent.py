@@ -54,6 +54,7 @@ class Agent:
         self.called_at = asyncio.get_running_loop().time()
         """When one began or ended last, on the loop's clock."""
         self._owners = asyncio.TaskGroup()
+        self._ending = False
         self._past: OrderedDict[str, LeaseLost] = OrderedDict()
         self._news: deque[Warning] = deque(maxlen=PAST_MAX)
         self._bus = InMemorySubscriptionBus()
@@ -69,6 +70,7 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending = True
         await asyncio.gather(*(tenure.end() for tenure in tuple(self.tenures.values())), return_exceptions=True)
         self.listening.close()
         await self._owners.__aexit__(None, None, None)
@@ -102,13 +104,15 @@ class Agent:
             return tenure
         if tenure is not None and tenure.is_granted:
             tenure.lease.require_held()  # it is being ended: this says why
-        if key in self._past:
-            raise self._past[key]
+        if (past := self._past.get(key)) is not None:
+            raise LeaseLost(past.lease, past.reason, past.message)  # a new one: each raising adds to its traceback
         raise NotHeldHere(key, "this session does not hold it")
 
     async def take(self, work: str, taking: Callable[[], Taking]) -> Lease:
         """Holds it until the session ends, or the agent says so."""
         key = self.key_of(work)
+        if self._ending:
+            raise NotHeldHere(key, "this session is ending")
         if key in self.tenures:
             raise WorkIsLeased(key, "this session holds or claims it already: go on with it")
         if len(self.tenures) >= self.terms.leases_max:

@@ -14,7 +14,7 @@ from mcp.server.auth.provider import AccessToken
 from starlette.authentication import AuthenticationError
 
 from worklease.client.client import USER_AGENT
-from worklease.client.identity import Identity, whoami
+from worklease.client.identity import Identity, identity_of, reviewed
 from worklease.errors import ApiError, Refused, Unauthenticated
 from worklease.kube.credentials import Credentials, Source
 from worklease.kube.session import Session
@@ -60,12 +60,20 @@ def session_of(server: ApiServer, token: str, username: str = "") -> tuple[Sessi
     return Session(credentials, user_agent=USER_AGENT), credentials
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who has a token. `groups` tells tokens of one username apart that may do different things."""
+
+    identity: Identity
+    groups: str
+
+
 class Callers:
     """Tells callers apart by asking the API server with their token; what it said is remembered for a minute."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Who this is. None when the API server does not know; raises AuthenticationError when it cannot be asked."""
@@ -75,22 +83,25 @@ class Callers:
         now = time.monotonic()
         known = self._known.get(digest)
         if known is None or known[0] < now:
-            identity = await self._ask(token)
-            if identity is None:
+            caller = await self._ask(token)
+            if caller is None:
                 return None
-            self._known[digest] = known = (now + KNOWN_FOR_SECONDS, identity)
+            self._known[digest] = known = (now + KNOWN_FOR_SECONDS, caller)
             self._known.move_to_end(digest)
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
-        username, pod = known[1].username, known[1].instance if known[1].pod_bound else None
-        return AccessToken(token=token, client_id=username, scopes=[], subject=pod)
+        identity, issuer = known[1].identity, known[1].groups
+        pod = identity.instance if identity.pod_bound else None
+        return AccessToken(token=token, client_id=identity.username, scopes=[], subject=pod, claims={"iss": issuer})
 
-    async def _ask(self, token: str) -> Identity | None:
+    async def _ask(self, token: str) -> Caller | None:
         session, _ = session_of(self._server, token)
         async with session:
             try:
-                return await whoami(session)
+                user = await reviewed(session)
             except (Unauthenticated, Refused):
                 return None
             except ApiError as error:
                 raise AuthenticationError("the API server cannot be asked who this is") from error
+        groups = "\n".join(sorted(user.get("groups") or []))
+        return Caller(identity_of(user), hashlib.sha256(groups.encode()).hexdigest())

@@ -47,7 +47,8 @@ def _serve_http(options: argparse.Namespace) -> None:
     import uvicorn
 
     from worklease.mcp.callers import ApiServer
-    from worklease.mcp.http import LOOPBACK, Bounds, application
+    from worklease.mcp.http import LOOPBACK, application
+    from worklease.mcp.sessions import Bounds
 
     host, _, port = options.http.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -59,7 +60,10 @@ def _serve_http(options: argparse.Namespace) -> None:
             "in front of this server has TLS"
         )
     authority = options.certificate_authority or (CA_IN_POD if CA_IN_POD.exists() else None)
-    server = ApiServer(options.api_server or _server_in_pod(), authority)
+    address = options.api_server or _server_in_pod()
+    if not address.startswith("https://"):
+        raise ConfigurationError(f"--api-server {address}: say https://..., callers' tokens go there")
+    server = ApiServer(address, authority)
     bounds = Bounds(options.max_sessions, options.max_sessions_per_user, options.idle_seconds)
     app = application(
         server, options.instance, _terms(options), bounds, host=host, operator=options.profile == "operator"

@@ -99,6 +99,9 @@ async def finish_effect(agent: Agent, asked: given.FinishEffectArguments) -> res
     if effect is None:
         raise StatementRefused(tenure.key, f"no effect {asked.id} is open in this session: use reconcile for others")
     await effect.finish(asked.state, asked.detail)
+    logged = next((one.state for one in tenure.lease.work.spec.effects if one.id == asked.id), None)
+    if logged != asked.state:
+        raise StatementRefused(tenure.key, f"effect {asked.id} is logged as {logged}: use reconcile to say otherwise")
     return results.SettledAnswer(work=tenure.key, id=asked.id, state=asked.state)
 
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
@@ -20,7 +19,6 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from worklease.client.client import Client
 from worklease.client.identity import Identity, process_instance
@@ -29,24 +27,15 @@ from worklease.mcp.agent import Agent, Terms
 from worklease.mcp.callers import ApiServer, CallerCredentials, Callers, session_of
 from worklease.mcp.refusals import TooMany
 from worklease.mcp.server import Context, server_of
+from worklease.mcp.sessions import SESSION_HEADER, Bounds, Owner, Sessions, owner_of
 
 logger = logging.getLogger(__name__)
 
 PATH = "/mcp"
-SESSION_HEADER = "mcp-session-id"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-Key = tuple[str, str | None, str]
-"""Whose session: the username, the pod if the token is bound to one, and the session's id if it has one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much one server takes on."""
-
-    sessions_max: int = 200
-    sessions_per_user_max: int = 20
-    idle_seconds: float = 1800.0
+Key = tuple[Owner, str]
+"""Whose session, and the session's id if it has one."""
 
 
 class Seat:
@@ -73,12 +62,12 @@ class Agents:
         request = context.request
         assert request is not None
         token: AccessToken = request.user.access_token
-        key = (token.client_id, token.subject, request.headers.get(SESSION_HEADER) or "")
+        key = owner_of(token), request.headers.get(SESSION_HEADER) or ""
         seat = self._seats.get(key)
         if seat is None:
             if len(self._seats) >= self._bounds.sessions_max:
                 raise TooMany("sessions", "this server has as many sessions as it takes on: come back later")
-            if sum(1 for other in self._seats if other[0] == token.client_id) >= self._bounds.sessions_per_user_max:
+            if sum(1 for owner, _ in self._seats if owner[0] == token.client_id) >= self._bounds.sessions_per_user_max:
                 raise TooMany("sessions", "this user has as many sessions as it may have: end one")
             seat = self._seats[key] = Seat()
             seat.task = asyncio.create_task(self._sit(key, seat, token))
@@ -88,7 +77,7 @@ class Agents:
 
     async def leave(self, user: AccessToken, session_id: str) -> None:
         """The session has been ended by its owner."""
-        if seat := self._seats.get((user.client_id, user.subject, session_id)):
+        if seat := self._seats.get((owner_of(user), session_id)):
             seat.left.set()
             if seat.task is not None:
                 await asyncio.wait([seat.task])
@@ -111,7 +100,7 @@ class Agents:
                 await self._until_left(seat, agent)
                 self._seats.pop(key, None)
         except WorkleaseError as error:
-            logger.warning("a session of %s: %s", key[0], error)
+            logger.warning("a session of %s: %s", token.client_id, error)
             if not seat.agent.done():
                 seat.agent.set_exception(error)
         finally:
@@ -128,21 +117,6 @@ class Agents:
                 async with asyncio.timeout(rest if rest > 0 else idle):
                     await seat.left.wait()
                     return
-
-
-class Endings:
-    """Ends the agent of a session that its owner has deleted."""
-
-    def __init__(self, app: ASGIApp, agents: Agents) -> None:
-        self._app = app
-        self._agents = agents
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-        if scope["type"] == "http" and scope["method"] == "DELETE":
-            request = Request(scope)
-            if session_id := request.headers.get(SESSION_HEADER):
-                await self._agents.leave(request.user.access_token, session_id)
 
 
 def application(
@@ -162,7 +136,7 @@ def application(
         async with agents, manager.run():
             yield
 
-    endpoint = RequireAuthMiddleware(Endings(StreamableHTTPASGIApp(manager), agents), [])
+    endpoint = RequireAuthMiddleware(Sessions(StreamableHTTPASGIApp(manager), bounds, agents.leave), [])
     backend = BearerAuthBackend(Callers(server))
     return Starlette(
         routes=[Route("/healthz", _healthy), Route(PATH, endpoint)],

@@ -51,11 +51,12 @@ def server_of(agent_of: AgentOf, *, operator: bool) -> Server[Any]:
         agent: Agent | None = None
         try:
             arguments = tool.takes.model_validate(asked.arguments or {}, strict=True)
+        except ValidationError as error:
+            return _refused(None, wrong_arguments(asked.name, error))
+        try:
             agent = await agent_of(context)
             with agent.calling():
                 answer = await tool.run(agent, arguments)
-        except ValidationError as error:
-            return _refused(agent, wrong_arguments(asked.name, error))
         except WorkleaseError as error:
             return _refused(agent, refusal_of(error))
         return _result(answer.model_copy(update={"warnings": agent.warnings()}), is_error=False)

@@ -68,6 +68,7 @@ class Tenure:
     def __init__(self, key: str, heard: Heard, at_end: AtEnd) -> None:
         self.key = key
         self.effects: dict[str, OpenEffect] = {}
+        self._beginning: dict[str, asyncio.Event] = {}
         self.lost: LeaseLost | None = None
         self.ended_by_agent = False
         """It ended by the agent's own word, or with its session."""
@@ -203,9 +204,28 @@ class Tenure:
 
     # ------------------------------------------------------------------------------------------------------- effects
     async def begin_effect(self, recipient: str, action: str, digest: str | None, id: str | None) -> OpenEffect:
-        """Logs it as Attempted; it is open until it is finished, or the block ends. The same id is the same effect."""
-        if id is not None and id in self.effects:
-            return self.effects[id]
+        """Logs it as Attempted; it is open until it is finished, or the block ends.
+
+        The same id is the same effect, and is not logged twice. Raises StatementRefused when it is another one's.
+        """
+        if id is None:
+            return await self._begin(recipient, action, digest, id)
+        while (beginning := self._beginning.get(id)) is not None:
+            await beginning.wait()
+        if (opened := self.effects.get(id)) is not None:
+            logged = opened.reported.logged
+            if (logged.recipient, logged.action, logged.digest) != (recipient, action, digest):
+                said = f"effect {id} is open for {logged.recipient}, {logged.action}: another effect needs another id"
+                raise StatementRefused(self.key, said)
+            return opened
+        beginning = self._beginning[id] = asyncio.Event()
+        try:
+            return await self._begin(recipient, action, digest, id)
+        finally:
+            del self._beginning[id]
+            beginning.set()
+
+    async def _begin(self, recipient: str, action: str, digest: str | None, id: str | None) -> OpenEffect:
         if len(self.effects) >= OPEN_EFFECTS_MAX:
             raise TooMany(self.key, f"{OPEN_EFFECTS_MAX} effects are open already")
         begun: asyncio.Future[OpenEffect] = asyncio.get_running_loop().create_future()
