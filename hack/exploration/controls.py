@@ -79,8 +79,21 @@ CONTROLS: dict[str, Control] = {
         instead="if status.successor is not None:",
     ),
     "a handoff is not read again": Control(
-        Scope(grants_max=1, statements=("claim",), handoffs=1, senders=("holder",), answers=("Accepted",)),
-        "promise 4",
+        Scope(
+            grants_max=1,
+            statements=("claim",),
+            handoffs=1,
+            senders=("holder",),
+            answers=("Accepted",),
+            start=(
+                "alice claims",
+                "operator 0 sees the lease",
+                "operator 0 swaps Available -> Held and grants",
+                "alice offers the work to bob",
+                "bob answers handoff 0: Accepted",
+            ),
+        ),
+        "promise 4: an acceptance took effect",
         confirms=False,
     ),
 }

@@ -8,8 +8,8 @@ from exploration.controls import CONTROLS, set_up
 from exploration.scopes import SHORT
 from exploration.search import Search, Violation
 
-ENOUGH_STATES = 8000
-TO_THE_END = {"completion", "handoff"}
+ENOUGH_STATES = 4000
+TO_THE_END = {"handoff"}
 CONTROL_CPU_SECONDS = 20.0
 QUICK_CONTROLS = (
     "effects in jeopardy",
