@@ -41,7 +41,7 @@ def statements(scope: Scope, state: State) -> Iterator[Attempt]:
             state.lease,
             lease := written(raw, state),
             "",
-            _saying(lease, renewed=raw["spec"].get("renewal") != before["spec"].get("renewal")),
+            _saying(lease, renewed=_renews(before, raw)),
             partial(promises.of_statement, before, raw, saying.speaker),
             must=saying.speaker is ADMIN and _must_be_able(saying.words, before),
         )
@@ -89,6 +89,12 @@ def _saying(lease: Object, *, renewed: bool) -> Callable[[State], State]:
         return replace(state, lease=lease, memory=memory)
 
     return after
+
+
+def _renews(before: Raw, after: Raw) -> bool:
+    """The tenure is renewed: what is said of another one, or taken out, is no sign of life."""
+    changed = after["spec"].get("renewal") != before["spec"].get("renewal")
+    return changed and promises.about(after["spec"], "renewal", before["status"]["epoch"])
 
 
 def verdict_key(attempt: Attempt) -> tuple[object, ...]:
