@@ -45,7 +45,8 @@ class Wire:
         assert task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        with contextlib.suppress(OSError):
+        # Cancelled, it ends as if it had run out: asyncio would print a traceback for each connection.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._server_port)
             try:
                 async with asyncio.TaskGroup() as pumps:
