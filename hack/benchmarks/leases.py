@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable
 
 from progress import Progress
+from worklease.api.fields import HISTORY_MAX
 
 from .figures import Table, milliseconds, percentile
 from .world import World, chunks, cpu_seconds, resident_mebibytes
@@ -71,33 +73,65 @@ async def renewals(world: World) -> None:
 
 
 async def grants(world: World) -> None:
-    """From sending a claim to seeing one's own epoch, by a watch, one after the other."""
-    (name, epoch) = next(iter((await world.hold(1, "grant", leaseDurationSeconds=3600)).items()))
-    writes = await sequential(lambda: world.renew(name, epoch), 100)
-    granted: asyncio.Queue[tuple[str, int, float]] = asyncio.Queue()
+    """From sending a claim to seeing one's own epoch, by a watch, beside a renewal of the same item after each.
 
-    async def follow() -> None:
-        async for seen in world.watch(120):
-            if seen["metadata"]["name"] == name and "claimID" in seen["status"]:
-                granted.put_nowait((seen["status"]["claimID"], seen["status"]["epoch"], time.perf_counter()))
+    First with items that nobody has held, then with one whose history is full: every write carries the history.
+    """
+    table = Table("Claim")
+    async with _Granted(world) as granted:
+        fresh = [f"fresh-{index}" for index in range(CLAIMS)]
+        for name in fresh:
+            await world.create(name, leaseDurationSeconds=3600)
+        _grant_rows(table, "first claim", *await _claimed(world, granted, fresh))
+        await world.create("often", leaseDurationSeconds=3600)
+        taken, writes = await _claimed(world, granted, ["often"] * (HISTORY_MAX + CLAIMS))
+        _grant_rows(table, "full history", taken[HISTORY_MAX:], writes[HISTORY_MAX:])
 
-    following = asyncio.create_task(follow())
-    await asyncio.sleep(0.5)
-    taken = []
-    for _ in range(CLAIMS):
-        claim = world.claim(epoch)
+
+class _Granted:
+    """Waits, by one watch, until a claim is granted."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen: asyncio.Queue[tuple[str, int, float]] = asyncio.Queue()
+
+    async def __aenter__(self) -> _Granted:
+        self._following = asyncio.create_task(self._follow(await self._world.version()))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._following.cancel()
+
+    async def _follow(self, since: str) -> None:
+        async for seen in self._world.watch(600, since):
+            if "claimID" in seen["status"]:
+                self._seen.put_nowait((seen["status"]["claimID"], seen["status"]["epoch"], time.perf_counter()))
+
+    async def grant(self, claim_id: str) -> tuple[int, float]:
+        """The epoch of its grant, and when that was seen."""
+        while True:
+            granted_id, epoch, seen_at = await self._seen.get()
+            if granted_id == claim_id:
+                return epoch, seen_at
+
+
+async def _claimed(world: World, granted: _Granted, names: list[str]) -> tuple[list[float], list[float]]:
+    """How long each claim took to its grant, and a renewal of the same item thereafter."""
+    taken, writes, epochs = [], [], dict.fromkeys(names, 0)
+    for name in names:
+        claim = world.claim(epochs[name])
         started = time.perf_counter()
         await world.say(name, claim=claim)
-        while True:
-            claim_id, epoch, seen_at = await granted.get()
-            if claim_id == claim["id"]:
-                break
+        epochs[name], seen_at = await granted.grant(claim["id"])
         taken.append(seen_at - started)
-    following.cancel()
-    table = Table("Claim")
-    table.row("claim sent -> claimant sees its epoch, p50 / p99 ms", milliseconds(taken, 50, 99))
-    write = percentile(writes, 50)
-    table.row("as a multiple of one WorkLease write", f"{percentile(taken, 50) / write:.1f}", "aim 2.5")
+        writes += await sequential(functools.partial(world.renew, name, epochs[name]), 1)
+    return taken, writes
+
+
+def _grant_rows(table: Table, what: str, taken: list[float], writes: list[float]) -> None:
+    table.row(f"{what}: sent -> claimant sees its epoch, p50 / p99 ms", milliseconds(taken, 50, 99))
+    multiple = percentile(taken, 50) / percentile(writes, 50)
+    table.row(f"{what}: as a multiple of a renewal of that item", f"{multiple:.1f}", "aim 2.5")
 
 
 async def expiries(world: World) -> None:

@@ -102,10 +102,14 @@ class World:
         path = f"{self.leases_path}/{lease['metadata']['name']}"
         lease["metadata"] = (await self.session.request("PUT", path, lease)).body["metadata"]
 
-    async def watch(self, seconds: float) -> AsyncIterator[dict[str, Any]]:
-        """Every WorkLease of the namespace as it changes from now on."""
+    async def version(self) -> str:
+        """The resourceVersion of the namespace's WorkLeases now."""
         listed = (await self.session.request("GET", path_of(self.namespace) + "?limit=1")).body
-        version = listed["metadata"]["resourceVersion"]
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def watch(self, seconds: float, since: str = "") -> AsyncIterator[dict[str, Any]]:
+        """Every WorkLease of the namespace as it changes from that version, or from now, on."""
+        version = since or await self.version()
         path = f"{path_of(self.namespace)}?watch=true&resourceVersion={version}&timeoutSeconds={int(seconds) + 1}"
         async with (
             self.session.connections() as connections,

@@ -121,6 +121,20 @@ def test_a_closed_tenure_counts_its_own_effects_by_state() -> None:
     assert tenure.effects == EffectCounts(attempted=1, succeeded=3, failed=2, unknown=4, compensated=5)
 
 
+def test_a_closed_tenure_that_logged_no_effect_has_no_counts() -> None:
+    """Every write of the object carries the history: what is nothing is not said."""
+    (tenure,) = decided_status(work_lease(Phase.HELD, release=release())).history
+    assert "effects" not in tenure.manifest()
+
+
+def test_a_closed_tenure_counts_only_the_states_that_its_effects_are_in() -> None:
+    """A count of zero is absent."""
+    (tenure,) = decided_status(
+        work_lease(Phase.HELD, effects=(effect(EffectState.FAILED, "a"),), release=release())
+    ).history
+    assert tenure.manifest()["effects"] == {"failed": 1}
+
+
 def test_a_closed_tenure_keeps_the_checkpoint_that_it_left() -> None:
     """Also one that an earlier tenure wrote: it is where the work stands."""
     for epoch in (EPOCH, EPOCH - 1):

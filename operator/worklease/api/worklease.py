@@ -117,13 +117,13 @@ class WorkLeaseSpec(Part):
 
 
 class EffectCounts(Part):
-    """How many effects of a tenure were in each state when it ended."""
+    """How many effects of a tenure were in each state when it ended; a state that none was in is absent."""
 
-    attempted: Annotated[Count, Field(description="Sent, with no outcome recorded.")] = 0
-    succeeded: Annotated[Count, Field(description="Known to have happened.")] = 0
-    failed: Annotated[Count, Field(description="Known not to have happened.")] = 0
-    unknown: Annotated[Count, Field(description="Sent, and nobody knows with what outcome.")] = 0
-    compensated: Annotated[Count, Field(description="Happened, and was made good.")] = 0
+    attempted: Annotated[Count | None, Field(description="Sent, with no outcome recorded.")] = None
+    succeeded: Annotated[Count | None, Field(description="Known to have happened.")] = None
+    failed: Annotated[Count | None, Field(description="Known not to have happened.")] = None
+    unknown: Annotated[Count | None, Field(description="Sent, and nobody knows with what outcome.")] = None
+    compensated: Annotated[Count | None, Field(description="Happened, and was made good.")] = None
 
 
 class Tenure(Part):

@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 
+import uvloop
+
 from worklease import __version__
 from worklease.api.fields import CREATED_EPOCH_MAX
 from worklease.controller import logs
@@ -167,7 +169,7 @@ def main() -> None:
     chosen, log_format, log_level = options()
     logs.configure(log_format, log_level)
     try:
-        asyncio.run(_run(chosen))
+        uvloop.run(_run(chosen))
     except ConfigurationError as error:
         print(f"worklease-operator: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Any
 
 from worklease.api.fields import HISTORY_MAX
-from worklease.api.statements import EffectState
 from worklease.api.worklease import EffectCounts, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol.moments import Moment, rfc3339
 from worklease.protocol.observation import Observation
@@ -63,13 +62,7 @@ def closed(
     return opened(rest, tenure.model_copy(update=ended))
 
 
-def effect_counts(lease: WorkLease, epoch: int) -> EffectCounts:
-    """The effects of one epoch by state."""
+def effect_counts(lease: WorkLease, epoch: int) -> EffectCounts | None:
+    """The effects of one epoch by state; None where none was logged: every write carries the whole history."""
     by_state = Counter(effect.state for effect in lease.spec.effects if effect.epoch == epoch)
-    return EffectCounts(
-        attempted=by_state[EffectState.ATTEMPTED],
-        succeeded=by_state[EffectState.SUCCEEDED],
-        failed=by_state[EffectState.FAILED],
-        unknown=by_state[EffectState.UNKNOWN],
-        compensated=by_state[EffectState.COMPENSATED],
-    )
+    return EffectCounts(**{state.lower(): count for state, count in by_state.items()}) if by_state else None
