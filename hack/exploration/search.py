@@ -24,7 +24,7 @@ from exploration.objects import Object, canonical, handoff_of, raw_of, version_o
 from exploration.operating import Decisions
 from exploration.speaking import ADMIN, Scope, new_lease
 from exploration.state import Memory, Replica, State
-from worklease.api.worklease import STANDING
+from worklease.api.worklease import LEASED
 
 OPERATOR = Speaker("operator")
 CHUNK = 64
@@ -302,7 +302,7 @@ class Search:
                 )
             state = state.later()
         status = raw_of(state.lease)["status"]
-        if status["phase"] in STANDING or "successor" in status:
+        if status["phase"] in LEASED or "successor" in status:
             yield f"{status['phase']} outlives its time, successor {status.get('successor')}"
 
     def _rest(self, state: State) -> State | None:

@@ -62,7 +62,7 @@ def test_every_field_of_spec_has_a_speaker() -> None:
     assert set(crd_properties(crd.worklease_crd())) == spoken
     immutable = {field.alias or name for name, field in handoff.HandoffSpec.model_fields.items()} - {"response"}
     assert set(crd_properties(crd.handoff_crd())) == immutable | {"response"}
-    assert {phase.value for phase in worklease.STANDING} == {"Held", "Jeopardy"}
+    assert {phase.value for phase in worklease.LEASED} == {"Held", "Jeopardy"}
 
 
 def crd_properties(definition: dict[str, Any]) -> dict[str, Any]:

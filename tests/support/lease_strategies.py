@@ -35,7 +35,7 @@ from worklease.api.statements import (
     Revocation,
 )
 from worklease.api.worklease import (
-    STANDING,
+    LEASED,
     EffectCounts,
     Metadata,
     Phase,
@@ -199,7 +199,7 @@ lawful_status = st.one_of(
     maps({"phase": st.just(Phase.AVAILABLE), "epoch": st.just(0), **ANYTHING}),
     maps(
         {
-            "phase": chosen(sorted(STANDING)),
+            "phase": chosen(sorted(LEASED)),
             "epoch": chosen(EPOCHS),
             "successor": maybe(successors),
             **HOLDER,
@@ -284,7 +284,7 @@ circumstances = maps(
     {
         "version": versions,
         "deleted": chosen([None, None, None, "2026-11-30T12:00:00Z"]),
-        "seen_before": maybe(maps({"phase": chosen(sorted(STANDING)), "renewed_since": st.booleans()})),
+        "seen_before": maybe(maps({"phase": chosen(sorted(LEASED)), "renewed_since": st.booleans()})),
         "heard": chosen([None, None, -1e5, -70.0, -1.0, 1e5]),
         "seen_after": WAITS,
         "decided_after": WAITS,

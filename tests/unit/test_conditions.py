@@ -25,7 +25,7 @@ from support.leases import (
 )
 from worklease.api.fields import Condition
 from worklease.api.statements import EffectState
-from worklease.api.worklease import FREE, STANDING, Phase, WorkLease, WorkLeaseStatus
+from worklease.api.worklease import FREE, LEASED, Phase, WorkLease, WorkLeaseStatus
 from worklease.protocol.conditions import CLOCK_SKEW_SECONDS, Stall, derive
 from worklease.protocol.decide import decide
 from worklease.protocol.observation import Observation, observe
@@ -241,7 +241,7 @@ def test_a_stall_for_another_reason_is_written() -> None:
 @pytest.mark.parametrize("phase", Phase)
 def test_no_condition_names_the_holder_or_its_purpose(phase: Phase) -> None:
     """A condition is what a loser reads: it learns when to come back, not from whom to steal (case 13)."""
-    marked = {"holder_identity": MARKER, "instance": MARKER} if phase in STANDING else {}
+    marked = {"holder_identity": MARKER, "instance": MARKER} if phase in LEASED else {}
     decided = {**marked, "claim_id": MARKER} if phase is not Phase.AVAILABLE else {}
     loser = claim(epoch=work_lease(phase).status.epoch)
     lease = work_lease(phase, decided=decided)

@@ -18,7 +18,7 @@ from worklease.api.statements import (
     Renewal,
     Revocation,
 )
-from worklease.api.worklease import FREE, STANDING, Phase, WorkLease, WorkLeaseSpec
+from worklease.api.worklease import FREE, LEASED, Phase, WorkLease, WorkLeaseSpec
 from worklease.protocol.decide import Decision, decide
 from worklease.protocol.moments import Moment
 from worklease.protocol.observation import Observation, last_heard, observe
@@ -111,7 +111,7 @@ class Interleavings(RuleBasedStateMachine):
             self.look_and_act(by, 0.0)
 
     def standing(self) -> bool:
-        return self.server.lease.status.phase in STANDING
+        return self.server.lease.status.phase in LEASED
 
     # ------------------------------------------------------------------------------------------------------ speaking
     @precondition(lambda self: self.server.lease.status.phase in FREE)
@@ -241,7 +241,7 @@ class Interleavings(RuleBasedStateMachine):
         self.settle(replica)
         assert not self.server.lease.claim_pending
         for _ in range(2):
-            if self.server.lease.status.phase in STANDING:
+            if self.server.lease.status.phase in LEASED:
                 self.server.seconds += 200.0
                 self.settle(replica)
         assert self.server.lease.status.phase in FREE | {Phase.COMPLETED}

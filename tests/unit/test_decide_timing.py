@@ -25,7 +25,7 @@ from support.leases import (
     wall,
     work_lease,
 )
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.decide import Decision, decide
 from worklease.protocol.observation import Observation, observe
 from worklease.protocol.reasons import EndReason, EventReason
@@ -166,7 +166,7 @@ def test_other_writes_are_no_renewals() -> None:
     assert replica.write(60.0) is Phase.JEOPARDY
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_what_was_said_in_time_is_decided_before_the_expiry(phase: Phase) -> None:
     """A completion, revocation or release that the API admitted counts, though the operator sees it late."""
     for statement, ended in (
@@ -204,7 +204,7 @@ def test_the_next_wake_up_is_the_earlier_of_lapse_and_reservation() -> None:
         assert (decision.status, decision.wake_at) == (None, at(expected).clock_seconds)
 
 
-@pytest.mark.parametrize("phase", sorted(set(Phase) - STANDING))
+@pytest.mark.parametrize("phase", sorted(set(Phase) - LEASED))
 def test_free_and_completed_work_wakes_nobody(phase: Phase) -> None:
     """No deadline, no timer."""
     assert decide_at(work_lease(phase), 9000.0) == Decision(None, None)

@@ -26,7 +26,7 @@ from support.leases import (
     work_lease,
 )
 from worklease.api.statements import EffectState, Outcome
-from worklease.api.worklease import FREE, STANDING, Phase
+from worklease.api.worklease import FREE, LEASED, Phase
 from worklease.protocol.reasons import EndReason, EventReason, GrantReason, RefusalReason
 
 HELD, JEOPARDY, COMPLETED = Phase.HELD, Phase.JEOPARDY, Phase.COMPLETED
@@ -131,7 +131,7 @@ def test_suspension_moves_no_phase(phase: Phase, deleting: bool) -> None:
         assert decision.notices == ()
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 @pytest.mark.parametrize("statement", ["release", "revocation", "completion"])
 def test_the_end_of_a_tenure_leaves_no_holder_but_its_claim_and_terms(phase: Phase, statement: str) -> None:
     """Nobody is shown as holding what is free (case 38); claimID and terms stay until the next grant."""
@@ -157,7 +157,7 @@ def test_the_history_says_how_a_tenure_ended(statements: dict[str, Any], reason:
     assert (tenure.epoch, tenure.end_reason, tenure.end_message, tenure.end_time) == (EPOCH, reason, message, wall(7))
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_completion_and_revocation_of_one_epoch_seen_together_are_one_swap_to_revoked(phase: Phase) -> None:
     """Both statements, one decision: Revoked, and one history entry with the revocation's reason."""
     lease = work_lease(phase, completion=completion(), revocation=revocation(reason="not good enough"))
@@ -181,7 +181,7 @@ def test_revoking_a_completion_later_amends_the_tenures_entry() -> None:
     ]
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_completion_wins_over_release_and_revocation_over_both(phase: Phase) -> None:
     """The order is completion, revocation, release: a release never hides that the work is done or was taken away."""
     both: dict[str, Any] = {"completion": completion(), "release": release()}

@@ -18,7 +18,7 @@ from support.leases import (
     said,
     work_lease,
 )
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.decide import decide
 from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339
 from worklease.protocol.observation import SKEW_ALLOWANCE_SECONDS, Observation, last_heard, observe
@@ -45,7 +45,7 @@ def deadlines(seen: Observation) -> tuple[float, float]:
     return seen.lapses_at - CLOCK_START, seen.expires_at - CLOCK_START
 
 
-@pytest.mark.parametrize("phase", sorted(set(Phase) - STANDING))
+@pytest.mark.parametrize("phase", sorted(set(Phase) - LEASED))
 def test_there_is_nothing_to_observe_of_work_that_nobody_holds(phase: Phase) -> None:
     """A renewal that is left in spec of free work is no tenure."""
     assert observe(None, work_lease(phase, renewal=renewal()), at(0), None) is None

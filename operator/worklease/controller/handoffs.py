@@ -63,7 +63,6 @@ class Handoffs:
         self._versions: dict[str, int] = {}
         self.agenda = Agenda(clock, self._settle, head_start_seconds)
 
-    # ------------------------------------------------------------------------------------------------------- seeing
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of a handoff as the server has it, and act if it asks for that."""
         self._metrics.events.labels("Handoff").inc()
@@ -184,7 +183,6 @@ class Handoffs:
         others = tuple(one for one in bearing.values() if one.metadata.uid != uid and one.status.phase in TAKEN)
         return decide_handoff(handoff, lease, self._clock.moment(), others=others)
 
-    # ----------------------------------------------------------------------------------------------------- settling
     async def _settle(self, uid: str) -> None:
         for _ in range(CONFLICTS_MAX):
             handoff = self._kept.get(uid)
@@ -255,7 +253,6 @@ class Handoffs:
             logger.info("handoff %s: %s: %s", handoff.key, notice.reason.value, notice.note)
         self._recorder.record("Handoff", metadata.namespace, metadata.name, metadata.uid, decision.notices)
 
-    # ------------------------------------------------------------------------------------------------------- resync
     async def resync_once(self, namespaces: tuple[str, ...]) -> None:
         """List everything: gaps of a watch swallow deletions."""
         before, listed = set(self._versions), set()

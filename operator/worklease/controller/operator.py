@@ -95,7 +95,6 @@ class Operator:
             finally:
                 await runner.cleanup()
 
-    # ----------------------------------------------------------------------------------------------------- watching
     async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
@@ -157,7 +156,6 @@ class Operator:
                 what = "the watch is down" if unanswered is None else "the API server does not answer"
                 logger.warning("%s; no lease lapses until it is back", what)
 
-    # ------------------------------------------------------------------------------------------------------- probes
     def _unhealthy(self) -> str | None:
         since = self._health.blind_since()
         if since is None or self._pulse is None or not self._pulse.beats():

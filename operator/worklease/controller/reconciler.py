@@ -87,7 +87,6 @@ class Reconciler:
         self.agenda = Agenda(clock, self._settle, settings.head_start_seconds)
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
-    # ------------------------------------------------------------------------------------------------------- seeing
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of an object as the server has it, and act if it asks for that."""
         self._metrics.events.labels("WorkLease").inc()
@@ -162,7 +161,6 @@ class Reconciler:
             handoffs=self._handoffs_of(entry.lease),
         )
 
-    # ----------------------------------------------------------------------------------------------------- settling
     async def _settle(self, uid: str) -> None:
         if (unreadable := self._unreadable.get(uid)) is not None:
             await self._say_unreadable(uid, unreadable)
@@ -289,7 +287,6 @@ class Reconciler:
                 extra={"worklease": entry.lease.key, "reason": notice.reason.value, "epoch": after.epoch},
             )
 
-    # ------------------------------------------------------------------------------------------------------- resync
     async def resync_once(self, namespaces: tuple[str, ...]) -> None:
         """List everything: gaps of a watch swallow deletions."""
         before = {*self._view.uids(), *self._unreadable}

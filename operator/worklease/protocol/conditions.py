@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from worklease.api.fields import Condition
 from worklease.api.statements import UNRECONCILED
-from worklease.api.worklease import STANDING, Phase, WorkLease, WorkLeaseStatus
+from worklease.api.worklease import LEASED, Phase, WorkLease, WorkLeaseStatus
 from worklease.protocol.moments import Moment, rfc3339
 from worklease.protocol.observation import Observation
 from worklease.protocol.reasons import ConditionName, ConditionReason, StallReason
@@ -36,7 +36,7 @@ def claimable(lease: WorkLease, status: WorkLeaseStatus) -> Verdict:
         return Verdict(False, Phase.COMPLETED, "the work is complete")
     if lease.spec.suspend:
         return Verdict(False, ConditionReason.SUSPENDED, "the work is suspended")
-    if status.phase in STANDING:
+    if status.phase in LEASED:
         return Verdict(False, ConditionReason.HELD, "the work is leased")
     if status.successor is not None:
         return Verdict(False, ConditionReason.RESERVED, "the work is reserved for the target of a handoff")

@@ -85,7 +85,6 @@ def _holder(status: WorkLeaseStatus) -> tuple[str | None, str | None]:
     return (last.holder_identity, last.instance) if last is not None else (None, None)
 
 
-# ----------------------------------------------------------------------------------------------- on the WorkLease
 def successor(
     handoffs: Iterable[Handoff], lease: WorkLease, status: WorkLeaseStatus, now: Moment
 ) -> tuple[Successor, Handoff] | None:
@@ -145,7 +144,6 @@ def subject_of(handoffs: Iterable[Handoff], reserved: Successor) -> str:
     return f"handoff {reserved.handoff}"
 
 
-# ------------------------------------------------------------------------------------------------- on the Handoff
 def decide_handoff(
     handoff: Handoff, lease: WorkLease | None, now: Moment, *, others: Iterable[Handoff] = ()
 ) -> HandoffDecision:

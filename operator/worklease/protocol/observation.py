@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.moments import Moment, parse_rfc3339
 
 SKEW_ALLOWANCE_SECONDS = 5.0
@@ -58,7 +58,7 @@ def observe(previous: Observation | None, lease: WorkLease, now: Moment, heard: 
     `heard` is last_heard() in the server's time, used at the first sight of a tenure only.
     """
     status = lease.status
-    if status.phase not in STANDING or status.lease_duration_seconds is None:
+    if status.phase not in LEASED or status.lease_duration_seconds is None:
         return None
     lease_seconds = status.lease_duration_seconds
     both_seconds = lease_seconds + (status.jeopardy_duration_seconds or 0)
