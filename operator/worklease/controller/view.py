@@ -17,6 +17,8 @@ class Entry:
     version: int
     lease: WorkLease
     observation: Observation | None
+    claimed_at: float = 0.0
+    """When its claim was seen first, as time.monotonic()."""
 
 
 def version_of(raw: dict[str, Any]) -> int:
