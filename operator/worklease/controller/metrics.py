@@ -147,6 +147,9 @@ class Metrics:
             self.refusals.labels(refusal.value)
         for stall in StallReason:
             self.stalled.labels(stall.value)
+        for kind in ("WorkLease", "Handoff"):
+            self.events.labels(kind)
+            self.queued.labels(kind)
         for where in DEFECTS:
             self.defects.labels(where)
         for phase in HandoffPhase:
