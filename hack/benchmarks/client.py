@@ -62,7 +62,6 @@ async def measured(source: Source, world: World) -> None:
     await _many(source, world)
 
 
-# ------------------------------------------------------------------------------------------------------------- claims
 async def _claims(source: Source, world: World) -> None:
     """A hold, and the requests that it makes: read, claim, watch until the grant. In turn, one after the other."""
     await world.create(WORK)
@@ -133,7 +132,6 @@ async def _changes(world: World, work: dict[str, Any]) -> AsyncGenerator[dict[st
             yield json.loads(line)["object"]
 
 
-# ------------------------------------------------------------------------------------------------------------- waiter
 async def _waiter(source: Source, world: World) -> None:
     """One process gives the work back, another one that waits for it holds."""
     handed_on = []
@@ -161,7 +159,6 @@ async def _waiter(source: Source, world: World) -> None:
     table.row("release() called -> it holds, p50 / p99 ms", milliseconds(handed_on, 50, 99), "aim p99 100")
 
 
-# --------------------------------------------------------------------------------------------------------------- many
 async def _many(source: Source, world: World) -> None:
     """What a thousand leases cost in one process: between renewals, and for each of them."""
     table = Table(f"{MANY} leases held in one process")
@@ -203,7 +200,6 @@ async def _holding(client: Client, namespace: str, lease_seconds: int) -> AsyncG
         over.set()
 
 
-# -------------------------------------------------------------------------------------------------------------- starts
 def _starts() -> None:
     """From the start of a process to its end, in turn; processor time, which other processes do not disturb much."""
     command = str(Path(sys.executable).with_name("worklease"))
