@@ -129,6 +129,22 @@ def test_what_is_hopeless_is_not_tried_again_for_every_news(caplog: pytest.LogCa
     played(story)
 
 
+def test_what_was_hopeless_and_went_well_all_the_same_is_settled_at_once_again() -> None:
+    """Another decision on the same object was stored: nothing is held against it any more."""
+
+    async def story() -> None:
+        settled = Settled()
+        agenda = Agenda(WatchClock(ServerClock()), settled)
+        async with running(agenda):
+            agenda.failed("a", hopeless=True)
+            agenda.succeeded("a")
+            agenda.now("a")
+            await settled.times(1)
+        assert settled.uids == ["a"]
+
+    played(story)
+
+
 def test_a_defect_in_settling_one_object_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """The worker goes on, and the log has the traceback."""
 

@@ -55,6 +55,7 @@ SITUATIONS: dict[str, tuple[WorkLease | None, HandoffPhase, HandoffPhase, Handof
     "released": (work_lease(Phase.RELEASED), STALE, STALE, LAPSED),
     "revoked": (work_lease(Phase.REVOKED), STALE, STALE, STALE),
     "expired, then revoked": (work_lease(Phase.EXPIRED, revocation=revocation()), STALE, STALE, STALE),
+    "released, then revoked": (work_lease(Phase.RELEASED, revocation=revocation()), STALE, STALE, STALE),
     "completed": (work_lease(Phase.COMPLETED), STALE, STALE, STALE),
     "a later epoch": (of_another_epoch(), STALE, STALE, STALE),
     "re-created": (work_lease(Phase.AVAILABLE), STALE, STALE, STALE),

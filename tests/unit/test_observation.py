@@ -174,6 +174,23 @@ def test_what_was_heard_counts_at_first_sight_only() -> None:
     assert observe(seen, lease, at(30), at(-500).wall) == seen
 
 
+@pytest.mark.parametrize(
+    ("renewed", "held"),
+    [(58.0, True), (2.0, False), (None, False)],
+    ids=["renewed since", "judged as lapsed with it", "the server does not say"],
+)
+def test_a_renewal_that_is_first_seen_together_with_jeopardy(renewed: float | None, held: bool) -> None:
+    """The server's time of the renewal tells whether it came after: then the holder is held again."""
+    seen = first_sight(work_lease(Phase.HELD), 0.0, None)
+    lease = work_lease(Phase.JEOPARDY, renewal=renewal(58.0 if renewed is None else renewed))
+    now = at(LEASE_SECONDS + 1.0)
+    both = observe(seen, lease, now, None if renewed is None else at(renewed).wall)
+    assert both is not None
+    assert (both.lapses_at > now.clock_seconds) is held
+    status = decide(lease, both, now).status
+    assert (status is not None and status.phase is Phase.HELD) is held
+
+
 def test_renewals_gaps_and_skew_are_counted_as_they_are_seen() -> None:
     """From the operator's own clock; skew compares the holder's clock with the server's."""
     lease = work_lease(Phase.HELD, renewal=renewal(0))

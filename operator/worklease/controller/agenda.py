@@ -71,6 +71,9 @@ class Agenda:
     def succeeded(self, uid: str) -> float | None:
         """A swap was won; returns when it had been due, if it was for a deadline."""
         self._failures.pop(uid, None)
+        self._held_off.discard(uid)
+        if (retry := self._retries.pop(uid, None)) is not None:
+            retry.cancel()
         return self._due_at.pop(uid, None)
 
     def failed(self, uid: str, *, hopeless: bool = False) -> float:

@@ -23,14 +23,12 @@ from worklease.controller.view import View, revision_of, version_of
 from worklease.errors import ApiError, Conflict, NotFound
 from worklease.kube import swap
 from worklease.kube.session import Session
-from worklease.protocol.handoffs import OPEN, HandoffDecision, decide_handoff, is_accepted
+from worklease.protocol.handoffs import OPEN, TAKEN, HandoffDecision, decide_handoff, is_accepted
 
 logger = logging.getLogger(__name__)
 
 WORKERS = 4
 CONFLICTS_MAX = 20
-TAKEN = frozenset({HandoffPhase.ACCEPTED, HandoffPhase.LAPSED})
-"""Phases of a handoff whose acceptance has taken effect."""
 AT_ONCE = 50
 """How many handoffs of one lease are decided on before others have their turn."""
 

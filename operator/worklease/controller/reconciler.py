@@ -109,9 +109,14 @@ class Reconciler:
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
-        self._view.drop(uid)
+        known = self._drop(uid)
+        if known is not None:
+            self._on_change(known.lease)
+
+    def _drop(self, uid: str) -> Entry | None:
         self._unreadable.pop(uid, None)
         self.agenda.forget(uid)
+        return self._view.drop(uid)
 
     def _take(self, raw: dict[str, Any]) -> Entry | None:
         """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
@@ -138,7 +143,10 @@ class Reconciler:
         known = self._view.get(uid)
         previous = known.observation if known is not None else None
         heard = None
-        if self._settings.trust_server_times and (previous is None or previous.epoch != lease.status.epoch):
+        # A tenure that began before our eyes is timed from then: what the server says bounds only what was not seen.
+        status = lease.status
+        moved = previous is not None and previous.epoch == status.epoch and previous.phase is not status.phase
+        if (known is None or moved) and self._settings.trust_server_times:
             heard = last_heard(lease, raw["metadata"].get("managedFields"))
         return Entry(uid, version, lease, observe(previous, lease, self._clock.moment(), heard))
 
@@ -148,7 +156,7 @@ class Reconciler:
             return
         explanation = stalls.explain(error)
         said = known is not None and known.said and known.explanation == explanation
-        self.forget(uid)
+        self._drop(uid)
         self._unreadable[uid] = stalls.Unreadable(version, raw, explanation, said)
         self.agenda.now(uid)
 
