@@ -127,7 +127,6 @@ def test_an_operator_that_sees_handoffs_late_repeats_no_acceptance(
     assert [event["reason"] for event in work.events()].count("Reserved") == 1
 
 
-# ----------------------------------------------------------------------------------------------------------- crashes
 @pytest.fixture
 def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
     """Starts operators that are killed, and ends the others."""
