@@ -225,7 +225,7 @@ class Reconciler:
             else:
                 self._won(entry, decision, self.agenda.succeeded(uid))
                 self._take(stored)
-                entry = self._view.get(uid)
+                conflicts, raw, entry = 0, None, self._view.get(uid)
 
     def _defect(self, uid: str) -> None:
         """Deciding on an object raised what nobody expected."""
