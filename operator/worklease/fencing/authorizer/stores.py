@@ -136,6 +136,7 @@ class PostgresStore:
         self._connection = self._connect(
             self._conninfo,
             autocommit=True,
+            target_session_attrs="read-write",  # A standby may lag behind a later epoch's mark.
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
             options=f"-c synchronous_commit=on -c statement_timeout={STATEMENT_TIMEOUT_MILLISECONDS} "
             f"-c lock_timeout={LOCK_TIMEOUT_MILLISECONDS} -c default_transaction_isolation=read\\ committed",
