@@ -234,7 +234,7 @@ def connects(host: str, port: int) -> bool:
     return True
 
 
-def test_a_defect_is_not_reported_as_a_taken_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_not_reported_as_a_taken_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes wrong while HTTP is served leaves with its own name."""
 
     class Broken:
@@ -243,7 +243,7 @@ def test_a_defect_is_not_reported_as_a_taken_address(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(fence_command, "_http_server", lambda checker: Broken())
     with socket.create_server((LOOPBACK, 0)) as listening, pytest.raises(RuntimeError, match="a defect"):
-        asyncio.run(fence_command._serve(open_store("sqlite::memory:"), listening, None))
+        asyncio.run(fence_command._serve(open_store(f"sqlite:{tmp_path}/marks.sqlite"), listening, None))
 
 
 @pytest.fixture(scope="module")

@@ -278,7 +278,9 @@ def test_a_file_has_one_owner(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:", "mysql://x", "marks.sqlite", "sqlite:/no/such/directory/marks"])
+@pytest.mark.parametrize(
+    "url", ["", "sqlite:", "mysql://x", "marks.sqlite", "sqlite:/no/such/directory/marks", "sqlite::memory:"]
+)
 def test_a_store_is_named_by_a_known_url(url: str) -> None:
     """Anything else is refused with what would be right."""
     with pytest.raises(MarkUnavailable):

@@ -84,6 +84,11 @@ def once(connection: Connection, token: Token, effect_id: str, request: bytes, p
             raise EffectMismatch(
                 f"effect {effect_id} of {token.lease} was a different request before; a new effect needs a new id"
             )
+        if first.result is None:
+            raise MarkUnavailable(
+                f"effect {effect_id} of {token.lease} was begun and has no answer, since a transaction was committed "
+                "although `perform` had failed: find out whether it happened, then delete its row or give it its result"
+            )
         return Answer(first.result, replayed=True)
     result = perform()
     if len(result) > MAX_RESULT:

@@ -54,7 +54,9 @@ class SqliteStore:
                 sqlite.SCHEMA,
                 "COMMIT",
             ):
-                self._connection.execute(statement)
+                answer = self._connection.execute(statement).fetchone()
+                if answer == ("memory",):
+                    raise sqlite3.OperationalError("its marks would be kept in memory only, and forgotten at the end")
         except sqlite3.Error as error:
             self._connection.close()
             if "locked" in str(error):
