@@ -62,7 +62,7 @@ def test_every_field_of_spec_has_a_speaker() -> None:
     assert set(crd_properties(crd.worklease_crd())) == spoken
     immutable = {field.alias or name for name, field in handoff.HandoffSpec.model_fields.items()} - {"response"}
     assert set(crd_properties(crd.handoff_crd())) == immutable | {"response"}
-    assert {phase.value for phase in worklease.STANDING} == {"Held", "Jeopardy"}
+    assert {phase.value for phase in worklease.LEASED} == {"Held", "Jeopardy"}
 
 
 def crd_properties(definition: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,6 @@ def test_api_server_finds_no_fault_with_the_policies(cluster: Cluster) -> None:
         assert cluster.api.get(path).must()["status"]["typeChecking"] == {}
 
 
-# ------------------------------------------------------------------------------------------------------- mutations
 @pytest.fixture
 def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
     """Our kinds once more in another group, and a namespace for each check, where that check alone is missing."""

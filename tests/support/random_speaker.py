@@ -9,7 +9,7 @@ from typing import Any
 
 from support.api import APPLY, MERGE_PATCH, Answer
 from support.statements import ADMIN, ALICE, BOB, INSTANCES, OPERATOR, Operations, Work, claim, effect, fresh, now
-from worklease.api.statements import STATEMENTS, EffectState
+from worklease.api.statements import EPOCH_STATEMENTS, EffectState
 from worklease.api.worklease import Phase
 
 SPEAKERS = (ALICE, ALICE, BOB, BOB, ADMIN, OPERATOR, OPERATOR)
@@ -99,7 +99,7 @@ class RandomSpeaker:
     def _name(self, who: str, seen: dict[str, Any]) -> str:
         """What to speak of: mostly what could be admitted."""
         if self.choice.random() < 0.2:
-            return self.choice.choice([*STATEMENTS, "effects", "suspend"])
+            return self.choice.choice([*EPOCH_STATEMENTS, "effects", "suspend"])
         if seen["status"].get("holderIdentity") == self.work.username(who):
             return self.choice.choice(["renewal", "effects", "effects", "checkpoint", "claim", "release", "completion"])
         held = seen["status"]["phase"] in (Phase.HELD, Phase.JEOPARDY, Phase.COMPLETED)
@@ -148,7 +148,7 @@ class RandomSpeaker:
         return api.patch(self.work.path, body, APPLY, fieldManager=manager, force=force)
 
     def _removes(self, who: str, seen: dict[str, Any]) -> Answer:
-        there = [name for name in (*STATEMENTS, "effects") if name in seen["spec"]]
+        there = [name for name in (*EPOCH_STATEMENTS, "effects") if name in seen["spec"]]
         name = self.choice.choice(there)
         return self.work.patch(who, [{"op": "remove", "path": f"/spec/{name}"}])
 

@@ -7,18 +7,22 @@ from typing import Any
 
 from worklease.api.crd import API_VERSION
 from worklease.api.statements import UNRECONCILED
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
 from worklease.cli.printing import coloured, dump, dump_list, name_of, second, shown, table
-from worklease.cli.say import look, no_such
+from worklease.cli.say import look
 from worklease.client.client import Client
-from worklease.errors import NotFound
+from worklease.client.reading import parsed
+from worklease.client.refusals import missing
+from worklease.errors import NotFound, Unreadable
 from worklease.kube.swap import read, read_all
 from worklease.protocol.moments import parse_rfc3339
 
 HEAD = ("NAMESPACE", "NAME", "PHASE", "HOLDER", "EPOCH", "EXPIRES IN")
 WIDE = ("INSTANCE", "NEXT")
+READ_BARE = ("phase", "holderIdentity", "epoch")
+UNKNOWN = "unknown"
 
 
 async def status(options: argparse.Namespace) -> int:
@@ -37,17 +41,24 @@ async def status(options: argparse.Namespace) -> int:
     elif options.output in ("json", "yaml"):
         dump(shown(raws[0]), options.output)
     elif options.name is not None:
-        print("\n".join(sentences(WorkLease.model_validate(raws[0]), now)))
+        print("\n".join(sentences(parsed(WorkLease, raws[0]), now)))
     elif not raws:
         nothing(options)
     else:
         wide = options.output == "wide"
-        table((*HEAD, *(WIDE if wide else ())), [row(WorkLease.model_validate(raw), now, wide=wide) for raw in raws])
+        table((*HEAD, *(WIDE if wide else ())), [row(raw, now, wide=wide) for raw in raws])
     return Exit.DONE
 
 
-def row(work: WorkLease, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    """One work item in a table."""
+def row(raw: dict[str, Any], now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """One work item in a table; of one that cannot be read its name, and what its status says."""
+    try:
+        work = parsed(WorkLease, raw)
+    except Unreadable as error:
+        status = {name: str(value) for name, value in (raw.get("status") or {}).items()}
+        metadata = raw["metadata"]
+        cells = (metadata["namespace"], metadata["name"], *(status.get(name, "") for name in READ_BARE), UNKNOWN)
+        return (*cells, status.get("instance", ""), f"unknown: {error}") if wide else cells
     state = work.status
     cells = (
         work.metadata.namespace,
@@ -142,7 +153,7 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
         f"{work.key}: {spec.work.type} {spec.work.id}, {coloured(state.phase)}"
         + (", suspended" if spec.suspend else "")
     ]
-    if state.phase in STANDING:
+    if state.phase in LEASED:
         lines.append(f"held by {state.holder_identity} ({state.instance}) under epoch {state.epoch}")
         lines.append(f"expires in {expires_in(work, now)}, going by the holder's last renewal")
     lines.append(f"next: {next_actor(work)}")
@@ -156,12 +167,12 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
 def expires_in(work: WorkLease, now: datetime) -> str:
     """How long until the work is free if nothing is heard; empty when nobody holds it."""
     state, renewal = work.status, work.spec.renewal
-    if state.phase not in STANDING:
+    if state.phase not in LEASED:
         return ""
     heard = renewal.renew_time if renewal is not None and renewal.epoch == state.epoch else state.acquire_time
     at = parse_rfc3339(heard)
     if at is None:
-        return "unknown"
+        return UNKNOWN
     total = (state.lease_duration_seconds or 0) + (state.jeopardy_duration_seconds or 0)
     return f"{max(0, round(total - (now - at).total_seconds()))}s"
 
@@ -191,7 +202,7 @@ def _ending(work: WorkLease) -> str | None:
     """The statement that ends this tenure, while the operator has not decided so yet."""
     spec, state = work.spec, work.status
     said = {"revocation": spec.revocation, "completion": spec.completion, "release": spec.release}
-    ends = {"revocation"} if state.phase is Phase.COMPLETED else set(said) if state.phase in STANDING else set()
+    ends = {"revocation"} if state.phase is Phase.COMPLETED else set(said) if state.phase in LEASED else set()
     return next((name for name, one in said.items() if name in ends and one and one.epoch == state.epoch), None)
 
 
@@ -199,4 +210,4 @@ async def _raw(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     try:
         return await read(client.session, options.namespace, options.name)
     except NotFound as error:
-        raise no_such(f"{options.namespace}/{options.name}", error) from error
+        raise missing(f"{options.namespace}/{options.name}", error) from error

@@ -23,6 +23,7 @@ from worklease.client.effects import ReportedEffect, appending, moving, new_effe
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding, ended
 from worklease.client.identity import Identity
+from worklease.client.reading import parsed
 from worklease.client.reclaiming import reclaim
 from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
@@ -130,7 +131,6 @@ class Lease:
         """Ends belief and renewing, and says nothing: the work is free once the lease has lapsed."""
         self._holding.finish()
 
-    # ------------------------------------------------------------------------------------------------------ effects
     @contextlib.asynccontextmanager
     async def effect(
         self, recipient: str, action: str, *, digest: str | None = None, id: str | None = None
@@ -230,7 +230,6 @@ class Lease:
     def _soon(self) -> float:
         return self._holding.clock() + RECORD_SECONDS
 
-    # --------------------------------------------------------------------------------------------------- statements
     async def checkpoint(self, uri: str, digest: str) -> None:
         """Says where the work stands, for whoever continues it. Allowed in jeopardy."""
 
@@ -318,7 +317,6 @@ class Lease:
                 lambda: stating(release=release.manifest())
             )
 
-    # -------------------------------------------------------------------------------------------------------- plumbing
     async def _say(self, patch: Callable[[], Patch], said: Callable[[WorkLease], bool], *, ends: float) -> None:
         """Says something whose patch depends on what is stored; again when that has changed in the meantime."""
         for attempt in range(RETRIES_MAX):
@@ -351,7 +349,7 @@ class Lease:
                 contextlib.aclosing(changes),
             ):
                 while True:
-                    work = WorkLease.model_validate(await anext(changes))
+                    work = parsed(WorkLease, await anext(changes))
                     if ended(work, self.epoch) is not None or work.status.successor is not None:
                         return False
                     if work.status.phase is Phase.HELD:
@@ -373,9 +371,7 @@ class Lease:
 
     async def _look(self) -> None:
         metadata = self.work.metadata
-        self._holding.see(
-            WorkLease.model_validate(await read(self._holding.session, metadata.namespace, metadata.name))
-        )
+        self._holding.see(parsed(WorkLease, await read(self._holding.session, metadata.namespace, metadata.name)))
 
     def _now(self) -> str:
         return rfc3339(self._holding.session.server_clock.now())

@@ -96,7 +96,6 @@ class Operator:
             finally:
                 await runner.cleanup()
 
-    # ----------------------------------------------------------------------------------------------------- watching
     async def _keep_watching(self, session: Session, metrics: Metrics, kinds: Kinds, stop: asyncio.Event) -> None:
         attempts = 0
         while not stop.is_set():
@@ -146,6 +145,7 @@ class Operator:
                 self._health.excuse(late)
                 pulse.excuse()
             metrics.watch_age.set(self._health.age_seconds())
+            metrics.blind.set(clock.blind)
             unseen, unanswered = self._health.blind_since(), pulse.silent_since()
             since = min((at for at in (unseen, unanswered) if at is not None), default=None)
             if since is None and self._health.closed_at is None and clock.blind:
@@ -158,7 +158,6 @@ class Operator:
                 what = "the watch is down" if unanswered is None else "the API server does not answer"
                 logger.warning("%s; no lease lapses until it is back", what)
 
-    # ------------------------------------------------------------------------------------------------------- probes
     def _unhealthy(self) -> str | None:
         since = self._health.blind_since()
         if since is None or self._pulse is None or not self._pulse.beats():
