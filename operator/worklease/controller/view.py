@@ -35,8 +35,7 @@ def revision_of(version: str) -> int:
 _NO_FIELDS: set[str] = set()
 # Texts that are the same in many tenures, conditions and objects.
 _REPEATED = frozenset(
-    ["type", "status", "reason", "message", "holder_identity", "instance", "purpose"]
-    + ["grant_reason", "grant_message", "end_reason", "end_message"]
+    "type status reason message holder_identity instance purpose grant_reason grant_message end_reason end_message".split()
 )
 
 
