@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
-from support.speaking import Agent, Work
+from support.speaking import SHORTEST_LEASE_SECONDS, Agent, Work
 from support.stored import DECIDED_WITHIN_SECONDS
 from support.waiting import wait_for
 
@@ -19,6 +19,7 @@ REQUESTS_MIN = 12
 REQUESTS_MAX = 21
 """The story takes at least so many requests (its swaps and the Events before the last of them), and fewer than that:
 how many reads there are before a lapse is chance."""
+LEASE_SECONDS = 300
 STORY = [
     ("FirstGrant", "Revoked"),
     ("AfterRevocation", "Reclaimed"),
@@ -60,7 +61,9 @@ class Story:
         work, first, second = self._work, self._agent, self._agent.sibling()
         self._granted(work.claim(first))
         epoch = self._granted(work.take_over(second, work.epoch))
+        self._terms(SHORTEST_LEASE_SECONDS)
         self._granted(work.claim(second))
+        self._terms(LEASE_SECONDS)
         self._until(lambda status: status["phase"] == "Expired")
         epoch = self._granted(work.claim(first))
         work.complete(first, epoch).must()
@@ -68,6 +71,10 @@ class Story:
         whole = work.read()
         self._operator.kill()
         return whole
+
+    def _terms(self, lease_seconds: int) -> None:
+        """Those of the next grant: only the tenure that is to expire is short, however slow the machine is."""
+        self._work.say(self._work.cluster.admin, leaseDurationSeconds=lease_seconds).must()
 
     def _granted(self, claim_id: str) -> int:
         return int(self._until(lambda status: status.get("claimID") == claim_id)["epoch"])
@@ -97,7 +104,7 @@ def test_a_crash_at_any_request_loses_and_repeats_nothing(
     def prepare(number: int) -> Story:
         namespace = make_namespace()
         cluster.grant(namespace, "worklease-agent", identity)
-        work = Work.create(cluster, namespace, f"crash-{number}", jeopardy_seconds=1)
+        work = Work.create(cluster, namespace, f"crash-{number}", lease_seconds=LEASE_SECONDS, jeopardy_seconds=1)
         crashing = nursery.start(namespace, crash_at=number, when=when)
         return Story(work, Agent.of(identity), crashing, lambda: nursery.start(namespace))
 

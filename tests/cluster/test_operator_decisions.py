@@ -75,11 +75,11 @@ def test_from_the_first_claim_to_the_completion(
         ("FirstGrant", "Released"),
         ("AfterRelease", "Expired"),
         ("AfterExpiry", "Revoked"),
-        ("AfterRevocation", "Revoked"),
+        ("AfterRevocation", "Completed"),
     ]
     tenures = work.history
     assert [tenure["epoch"] for tenure in tenures] == sorted({tenure["epoch"] for tenure in tenures})
-    assert [tenure["endMessage"] for tenure in tenures][2:] == ["it does nothing", "not done after all"]
+    assert [tenure["endMessage"] for tenure in tenures][2:] == ["it does nothing", "it is done"]
     assert tenures[3]["grantMessage"] == "it does nothing"
     assert tenures[0]["renewals"] == 3
     assert all(tenure["acquireTime"] <= tenure["endTime"] for tenure in tenures)
