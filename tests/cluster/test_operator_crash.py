@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
-from support.operators import operator_kubeconfig
-from support.speaking import DECIDED_WITHIN_SECONDS, SHORTEST_LEASE_SECONDS, Agent, Work, fresh
+from support.speaking import SHORTEST_LEASE_SECONDS, Agent, Work
+from support.stored import DECIDED_WITHIN_SECONDS
 from support.waiting import wait_for
 
 REQUESTS_MIN = 12
@@ -30,26 +30,10 @@ STORY = [
 
 
 @pytest.fixture
-def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
-    """Starts operators that are killed, and ends the others."""
-    nursery = Nursery(operator_kubeconfig(cluster), tmp_path)
-    yield nursery
-    nursery.stop()
-
-
-@pytest.fixture
 def make_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
     """Makes namespaces, which are deleted afterwards."""
-    made: list[str] = []
-
-    def make() -> str:
-        made.append(f"test-{fresh()}")
-        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": made[-1]}}).must()
-        return made[-1]
-
-    yield make
-    for name in made:
-        cluster.api.delete(f"/api/v1/namespaces/{name}")
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(cluster.namespace("test"))
 
 
 class Story:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster, Identity
+from support.cluster import Cluster
 from support.operators import OperatorThread, operating, operator_kubeconfig
 from support.proxy import Proxy
 from support.speaking import Agent, Work
@@ -36,12 +36,6 @@ def kubeconfig(cluster: Cluster, proxy: Proxy, tmp_path: Path) -> Path:
         cluster.kubectl("config", "view", "--raw", f"--kubeconfig={operator_kubeconfig(cluster)}", "-o", "json").stdout
     )["users"][0]["user"]["token"]
     return proxy.kubeconfig(tmp_path, token)
-
-
-@pytest.fixture
-def agent(namespace: str, service_account: Callable[..., Identity]) -> Agent:
-    """An agent with the ordinary role."""
-    return Agent.of(service_account(namespace, "agent", "worklease-agent"))
 
 
 def line(kind: str, **status: object) -> bytes:
