@@ -279,7 +279,7 @@ def test_a_lease_that_was_never_held_is_not_lost(
         async with client_of(other) as client, client.hold(name, purpose="p", namespace=namespace, create=create):
             raise AssertionError("held")
 
-    with pytest.raises(worklease.ClaimRefused, match="no such work item"):
+    with pytest.raises(worklease.NoSuchWork, match="no such work item"):
         asyncio.run(main("none", False))
     with pytest.raises(worklease.NotPermitted, match=r"verb create on workleases.*worklease-agent-creator"):
         asyncio.run(main("none", True))

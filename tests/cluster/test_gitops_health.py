@@ -123,7 +123,6 @@ def test_kstatus_can_tell_otherwise(occurring: dict[str, Object]) -> None:
     assert json.loads(answer.stdout)["status"] == "InProgress"
 
 
-# ----------------------------------------------------------------------------------------------------------- Argo CD
 @pytest.fixture(scope="module")
 def health() -> Callable[[Object], dict[str, str]]:
     """The health that Argo CD computes for an object, by the Lua of the examples, in a sandbox like its own."""

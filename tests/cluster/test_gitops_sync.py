@@ -95,7 +95,6 @@ def unmoved(tool: Tool, *paths: str) -> None:
     assert [tool.identity.api.get(path).must() for path in paths] == before
 
 
-# --------------------------------------------------------------------------------------------- Git undoes no statement
 def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     """Case 33: re-applied after each statement of a whole tenure, Git changes nothing, however the agent speaks."""
     manifest, work = named(example("invoice-42.yaml"), team)
@@ -147,7 +146,6 @@ def test_taking_over_is_by_prefix_and_merges_fields() -> None:
     ]
 
 
-# -------------------------------------------------------------------------------------------- agents undo no policy
 def test_agents_undo_no_policy(tool: Tool, team: Team) -> None:
     """Neither suspend nor a duration, nor by taking the name of the tool that applies them."""
     manifest, work = named(example("invoice-42.yaml"), team)
@@ -197,7 +195,6 @@ def test_suspend_in_git_closes_admission_and_opens_it(tool: Tool, team: Team) ->
     work.renew(team.alice, epoch).must()
 
 
-# ------------------------------------------------------------------------------------------------------- a revocation
 def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, team: Team) -> None:
     """The incident's manifest names its epoch; applied for ever after it revokes nothing else, and can be removed."""
     plain, work = named(example("invoice-42.yaml"), team)
@@ -234,7 +231,6 @@ def test_git_revokes_only_with_the_verb(tool: Tool, team: Team) -> None:
     assert work.status["phase"] == "Held"
 
 
-# --------------------------------------------------------------------------------------------------------- a handoff
 def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> None:
     """Git names neither epoch nor sender; Bob accepts and claims; re-applied all along and pruned in the end."""
     manifest, work = named(example("invoice-42.yaml"), team)

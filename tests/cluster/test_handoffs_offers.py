@@ -21,7 +21,6 @@ def team(cluster: Cluster) -> Iterator[Team]:
         yield team
 
 
-# ---------------------------------------------------------------------------------------------------- the whole story
 def test_the_target_receives_what_was_handed_over(team: Team) -> None:
     """Case 22: message, context and checkpoint are there to read, and the tenure names the handoff and its subject."""
     work, epoch = team.held()
@@ -107,7 +106,6 @@ def test_rejected_and_withdrawn_keep_the_reason_for_the_other_side(team: Team) -
     assert (work.epoch, work.status["holderIdentity"]) == (epoch, team.alice.identity.username)
 
 
-# --------------------------------------------------------------------------------------------------------- no target
 def test_a_target_that_does_not_exist_keeps_nobody_waiting(team: Team) -> None:
     """Case 23: acceptWithinSeconds, then Expired; the sender holds all the time."""
     work, epoch = team.held()
@@ -144,7 +142,6 @@ def test_a_lease_that_comes_after_its_handoff(team: Team) -> None:
     assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
-# ------------------------------------------------------------------------------------------------- refused and Stale
 def test_to_oneself_is_refused(team: Team) -> None:
     """The holder to itself, to any process of its own account, and a sibling pod to itself."""
     work, _ = team.held()
@@ -223,7 +220,6 @@ def test_a_handoff_without_an_epoch_recreated_under_another_holder(team: Team) -
     assert hold(work, team.bob) > third > epoch
 
 
-# ------------------------------------------------------------------------------------------ free work, and delegates
 def test_free_work_is_handed_over_by_an_administrator(team: Team) -> None:
     """Work whose holder fell silent is reserved for the target, and nobody else gets it in between."""
     work, epoch = team.held(lease_seconds=SHORTEST_LEASE_SECONDS)
@@ -259,7 +255,6 @@ def test_held_work_is_handed_over_by_an_administrator(team: Team) -> None:
     assert hold(work, team.bob) > epoch
 
 
-# ---------------------------------------------------------------------------------------------------- pods come and go
 def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) -> None:
     """Offered to an identity, its next pod claims; offered to one pod, only that one, or it lapses."""
     first, second = team.pod("bob", f"b-{fresh()}"), team.pod("bob", f"b-{fresh()}")
@@ -283,7 +278,6 @@ def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) ->
     ).must()
 
 
-# ---------------------------------------------------------------------------------------------------------- bad input
 ABSURD: dict[str, dict[str, Any]] = {
     "message": {"message": "m" * 4097},
     "control characters": {"message": "\u0007"},

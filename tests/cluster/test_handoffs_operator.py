@@ -72,6 +72,22 @@ def test_a_target_claims_while_the_operator_is_down(cluster: Cluster, team: Team
     assert work.status["grantReason"] == "Handoff"
 
 
+def test_handoffs_of_work_that_is_deleted_are_told(cluster: Cluster, team: Team) -> None:
+    """An acceptance that had taken effect has lapsed; an offer says that its work is missing, and waits for it."""
+    with operating(cluster, team.namespace):
+        work, _ = team.held()
+        accepted = Offer.make(work, team.alice, team.bob)
+        accepted.accept(team.bob)
+        other, _ = team.held()
+        waiting = Offer.make(other, team.alice, team.bob)
+        waiting.seen()
+        for one in (work, other):
+            cluster.admin.api.delete(one.path).must()
+        assert "deleted" in accepted.reaches("Lapsed")["conditions"][0]["message"]
+        wait_for(lambda: waiting.condition("WorkLeaseMissing") == "True/Missing", "the offer to say so", WITHIN_SECONDS)
+        assert waiting.status["phase"] == "Pending"
+
+
 def _is_over(status: dict[str, Any]) -> bool:
     return bool(status["successor"]["until"] < now())
 
@@ -111,7 +127,6 @@ def test_an_operator_that_sees_handoffs_late_repeats_no_acceptance(
     assert [event["reason"] for event in work.events()].count("Reserved") == 1
 
 
-# ----------------------------------------------------------------------------------------------------------- crashes
 @pytest.fixture
 def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
     """Starts operators that are killed, and ends the others."""

@@ -29,7 +29,6 @@ def table(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-# ------------------------------------------------------------------------------------------------- what is the case
 def free(stage: Stage) -> Item:
     """Work that nobody has claimed."""
     return stage.work()

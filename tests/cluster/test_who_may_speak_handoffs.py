@@ -18,7 +18,6 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-# ------------------------------------------------------------------------------------------------- what is the case
 def nothing(stage: Stage) -> Item:
     """No handoff yet."""
     return Item(stage, "handoffs", "")
@@ -43,7 +42,6 @@ def unsigned(stage: Stage) -> Item:
     return item
 
 
-# ---------------------------------------------------------------------------------------------------- what is said
 Says = Callable[[Item, Identity], Answer]
 
 

@@ -22,7 +22,6 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-# ------------------------------------------------------------------------------------------------- what is the case
 def held(stage: Stage) -> Item:
     """Work that the agent holds."""
     return stage.held()
@@ -65,7 +64,6 @@ def named_by_the_server(stage: Stage) -> Item:
     return stage.hold(Item(stage, "workleases", made["metadata"]["name"]))
 
 
-# ---------------------------------------------------------------------------------------------------- what is said
 Says = Callable[[Item, Identity], Answer]
 
 

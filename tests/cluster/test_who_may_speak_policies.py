@@ -86,7 +86,6 @@ def test_api_server_finds_no_fault_with_the_policies(cluster: Cluster) -> None:
         assert cluster.api.get(path).must()["status"]["typeChecking"] == {}
 
 
-# ------------------------------------------------------------------------------------------------------- mutations
 @pytest.fixture
 def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
     """Our kinds once more in another group, and a namespace for each check, where that check alone is missing."""

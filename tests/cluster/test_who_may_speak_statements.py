@@ -18,7 +18,6 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-# ------------------------------------------------------------------------------------------------- what is the case
 def free(stage: Stage) -> Item:
     """Work that nobody has claimed."""
     return stage.work()
@@ -88,7 +87,6 @@ def nothing(stage: Stage) -> Item:
     return Item(stage, "workleases", "")
 
 
-# ---------------------------------------------------------------------------------------------------- what is said
 Says = Callable[[Item, Identity], Answer]
 
 

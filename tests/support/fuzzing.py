@@ -84,7 +84,6 @@ class Fuzzer:
             del kind.objects[name]
             self.administrator.api.delete(f"{kind.collection}/{name}")
 
-    # --------------------------------------------------------------------------------------------------- the pieces
     def _maker(self, kind: Kind, speaker: Identity, stored: dict[str, Any] | None = None) -> Maker:
         status = (stored or {}).get("status", {})
         epoch = status.get("epoch", 0)
@@ -141,7 +140,6 @@ class Fuzzer:
             ]
         )
 
-    # --------------------------------------------------------------------------------------------------- the writes
     def _creates(self, kind: Kind, speaker: Identity) -> Answer:
         metadata: dict[str, Any] = {"name": f"f-{fresh()}"}
         if self.choice.random() < 0.1:

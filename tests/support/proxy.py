@@ -36,6 +36,8 @@ class Proxy:
         """The headers of such an answer."""
         self.swallow: Callable[[dict[str, Any]], bool] = lambda event: False
         """Given an event of a watch: whether it is not handed on."""
+        self.reword: Callable[[str, bytes], bytes] = lambda path, body: body
+        """Given the path of a request that is no watch, and the answer's body: what is answered instead."""
         self._frozen: set[web.StreamResponse] = set()
         self.port = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy", daemon=True)
@@ -126,7 +128,8 @@ class Proxy:
         ) as answer:
             given = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
             if not (watching and answer.status == 200):
-                return web.Response(status=answer.status, headers=given, body=await answer.read())
+                body = self.reword(request.path, await answer.read())
+                return web.Response(status=answer.status, headers=given, body=body)
             stream = web.StreamResponse(status=200, headers=given)
             await stream.prepare(request)
             self._streams[stream] = request.path

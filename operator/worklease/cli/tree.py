@@ -13,6 +13,7 @@ from worklease.cli.exits import Exit
 from worklease.cli.printing import coloured, dump, second
 from worklease.cli.say import look
 from worklease.client.handoffs import PLURAL
+from worklease.client.reading import parsed
 from worklease.errors import Refused
 from worklease.kube.swap import read_list
 
@@ -47,7 +48,7 @@ async def tree(options: argparse.Namespace) -> int:
             unseen = None
         except Refused as error:
             raws, unseen = [], str(error)
-    branches = grown(work, [Handoff.model_validate(raw) for raw in raws])
+    branches = grown(work, [parsed(Handoff, raw) for raw in raws])
     if options.output in ("json", "yaml"):
         dump(
             {

@@ -17,6 +17,7 @@ from worklease.client.clock import Clock
 from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, fresh, mentions
 from worklease.client.identity import Identity
 from worklease.client.places import Places
+from worklease.client.reading import parsed
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
 from worklease.client.speech import UNKNOWN, Speech, stating
 from worklease.errors import (
@@ -146,7 +147,7 @@ class Claimant:
                     self._follower.follow(self._wanted.namespace, self._wanted.name)
                 ) as changes:
                     async for raw in changes:
-                        latest[:] = [WorkLease.model_validate(raw)]
+                        latest[:] = [parsed(WorkLease, raw)]
                         news.set()
             finally:
                 news.set()
@@ -197,7 +198,7 @@ class Claimant:
         failures = 0
         while True:
             try:
-                return WorkLease.model_validate(await read(self._session, self._wanted.namespace, self._wanted.name))
+                return parsed(WorkLease, await read(self._session, self._wanted.namespace, self._wanted.name))
             except NotFound as error:
                 if self._wanted.work is None:
                     raise missing(self._wanted.lease, error) from error
@@ -250,7 +251,11 @@ class Claimant:
                 stated = await finishing(speech.patch(lambda: stating(claim=claim.manifest())))
             grant = await deciding.granted(stated, speech.first_sent_at or 0.0, seen=seen)
             return await fresh(self._session, self._clock, self._wanted.lease, grant)
-        except (Conflict, NotFound) as error:
+        except NotFound as error:
+            if work is None:  # there is nowhere to create it
+                raise missing(wanted.lease, error) from error
+            raise _MovedOnError from error
+        except Conflict as error:
             raise _MovedOnError from error
         except Refused as error:
             if MOVED_ON in str(error) or NOT_FRESH in str(error):

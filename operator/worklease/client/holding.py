@@ -14,6 +14,7 @@ from typing import Any
 from worklease.api.worklease import LEASED, WorkLease
 from worklease.client.clock import Clock
 from worklease.client.deciding import Grant
+from worklease.client.reading import parsed
 from worklease.client.renewing import Renewals, later_version
 from worklease.client.scope import Scope
 from worklease.client.speech import UNKNOWN
@@ -323,7 +324,7 @@ class Holding:
         metadata = self.work.metadata
         try:
             async with asyncio.timeout(DIAGNOSIS_SECONDS):
-                work = WorkLease.model_validate(await read(self.session, metadata.namespace, metadata.name))
+                work = parsed(WorkLease, await read(self.session, metadata.namespace, metadata.name))
         except NotFound:
             return LostReason.GONE, "the work item has been deleted"
         except (ApiError, TimeoutError):

@@ -23,6 +23,7 @@ from worklease.client.effects import ReportedEffect, appending, moving, new_effe
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding, ended
 from worklease.client.identity import Identity
+from worklease.client.reading import parsed
 from worklease.client.reclaiming import reclaim
 from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
@@ -348,7 +349,7 @@ class Lease:
                 contextlib.aclosing(changes),
             ):
                 while True:
-                    work = WorkLease.model_validate(await anext(changes))
+                    work = parsed(WorkLease, await anext(changes))
                     if ended(work, self.epoch) is not None or work.status.successor is not None:
                         return False
                     if work.status.phase is Phase.HELD:
@@ -370,9 +371,7 @@ class Lease:
 
     async def _look(self) -> None:
         metadata = self.work.metadata
-        self._holding.see(
-            WorkLease.model_validate(await read(self._holding.session, metadata.namespace, metadata.name))
-        )
+        self._holding.see(parsed(WorkLease, await read(self._holding.session, metadata.namespace, metadata.name)))
 
     def _now(self) -> str:
         return rfc3339(self._holding.session.server_clock.now())

@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from worklease.api.fields import Part
 from worklease.client.clock import Clock
-from worklease.errors import ApiError, Conflict, Refused, Unanswered, Unauthenticated, Unavailable
+from worklease.client.reading import parsed
+from worklease.errors import ApiError, Conflict, Refused, Unanswered, Unauthenticated, Unavailable, Unreadable
 from worklease.kube.session import JSON_PATCH, Session
 from worklease.kube.swap import path_of, read
 
@@ -96,15 +97,17 @@ class Speech(Generic[Kind]):
         answer = await self._session.request(
             method, path, body, content_type=content_type, timeout_seconds=within_seconds
         )
-        return self._kind.model_validate(answer.body)
+        try:
+            return parsed(self._kind, answer.body)
+        except Unreadable as error:  # as good as none
+            raise Unanswered(f"{method} {path}: {error}") from error
 
     async def _look(self) -> Kind | None:
         """The object if it says what we said; None when it does not, or cannot be read now."""
         try:
             async with asyncio.timeout(self._timeout()):
-                work = self._kind.model_validate(
-                    await read(self._session, self._namespace, self._name, plural=self._plural)
-                )
+                raw = await read(self._session, self._namespace, self._name, plural=self._plural)
+                work = parsed(self._kind, raw)
         except (ApiError, TimeoutError):
             return None
         return work if self._said(work) else None

@@ -43,7 +43,8 @@ class Options:
     source: Source = field(default_factory=Source)
     namespaces: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    host: str = "0.0.0.0"
+    host: str | None = None
+    """Where the probes are served; None: on every interface."""
     port: int = 8080
 
 

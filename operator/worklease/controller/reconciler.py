@@ -5,6 +5,7 @@ written only over exactly what the decision was made from.
 """
 
 import logging
+import time
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ class Reconciler:
         self._metrics = metrics
         self._recorder = recorder
         self._settings = settings
-        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds)
+        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds, self._defect)
+        metrics.queued.labels("WorkLease").set_function(self.agenda.__len__)
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
     def see(self, raw: dict[str, Any]) -> None:
@@ -109,9 +111,14 @@ class Reconciler:
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
-        self._view.drop(uid)
+        known = self._drop(uid)
+        if known is not None:
+            self._on_change(known.lease)
+
+    def _drop(self, uid: str) -> Entry | None:
         self._unreadable.pop(uid, None)
         self.agenda.forget(uid)
+        return self._view.drop(uid)
 
     def _take(self, raw: dict[str, Any]) -> Entry | None:
         """Put `raw` into the view; None when it is not newer than what is known, or cannot be read."""
@@ -138,9 +145,13 @@ class Reconciler:
         known = self._view.get(uid)
         previous = known.observation if known is not None else None
         heard = None
-        if self._settings.trust_server_times and (previous is None or previous.epoch != lease.status.epoch):
+        # A tenure that began before our eyes is timed from then: what the server says bounds only what was not seen.
+        status = lease.status
+        moved = previous is not None and previous.epoch == status.epoch and previous.phase is not status.phase
+        if (known is None or moved) and self._settings.trust_server_times:
             heard = last_heard(lease, raw["metadata"].get("managedFields"))
-        return Entry(uid, version, lease, observe(previous, lease, self._clock.moment(), heard))
+        observation = observe(previous, lease, self._clock.moment(), heard)
+        return Entry(uid, version, lease, observation, _claimed_at(known, lease))
 
     def _cannot_read(self, raw: dict[str, Any], uid: str, version: int, error: ValidationError) -> None:
         known = self._unreadable.get(uid)
@@ -148,7 +159,7 @@ class Reconciler:
             return
         explanation = stalls.explain(error)
         said = known is not None and known.said and known.explanation == explanation
-        self.forget(uid)
+        self._drop(uid)
         self._unreadable[uid] = stalls.Unreadable(version, raw, explanation, said)
         self.agenda.now(uid)
 
@@ -213,6 +224,12 @@ class Reconciler:
                 self._take(stored)
                 entry = self._view.get(uid)
 
+    def _defect(self, uid: str) -> None:
+        """Deciding on an object raised what nobody expected."""
+        entry = self._view.get(uid)
+        self._metrics.defects.labels("settle").inc()
+        logger.exception("%s could not be decided on; it is tried again later", entry.lease.key if entry else uid)
+
     async def _read_again(self, entry: Entry) -> dict[str, Any] | None:
         """The object as it is now, also put into the view; None when it is gone or cannot be read now."""
         metadata = entry.lease.metadata
@@ -268,6 +285,7 @@ class Reconciler:
             self._metrics.refusals.labels(decision.refusal.value).inc()
         if after.epoch > before.epoch and after.grant_reason and after.claim_id != before.claim_id:
             self._metrics.grants.labels(after.grant_reason).inc()
+            self._metrics.grant_seconds.observe(time.monotonic() - entry.claimed_at)
         for tenure in after.history:
             if tenure.end_reason and tenure not in before.history:
                 self._metrics.ends.labels(tenure.end_reason).inc()
@@ -292,11 +310,19 @@ class Reconciler:
         before = {*self._view.uids(), *self._unreadable}
         listed: set[str] = set()
         for namespace in namespaces or ("",):
-            for raw in await swap.read_all(self._session, namespace):
-                listed.add(raw["metadata"]["uid"])
-                self.see(raw)
+            async for page, _ in swap.read_pages(self._session, namespace):
+                for raw in page:
+                    listed.add(raw["metadata"]["uid"])
+                    self.see(raw)
         for uid in before - listed:
             self.forget(uid)
+
+
+def _claimed_at(known: Entry | None, lease: WorkLease) -> float:
+    """When the claim that the lease carries was seen first."""
+    if known is not None and known.lease.spec.claim == lease.spec.claim:
+        return known.claimed_at
+    return time.monotonic()
 
 
 def _told(lease: WorkLease) -> tuple[Any, ...]:

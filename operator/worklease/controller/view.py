@@ -17,6 +17,8 @@ class Entry:
     version: int
     lease: WorkLease
     observation: Observation | None
+    claimed_at: float = 0.0
+    """When its claim was seen first, as time.monotonic()."""
 
 
 def version_of(raw: dict[str, Any]) -> int:
@@ -65,14 +67,17 @@ class View:
         self.phases[entry.lease.status.phase] += 1
         self._entries[entry.uid] = entry
         _slim(entry.lease)
-        self._uids[entry.lease.key] = entry.uid
+        named = self.by_key(entry.lease.key)
+        if named is None or named.version <= entry.version:  # a list that took long may tell of one that was replaced
+            self._uids[entry.lease.key] = entry.uid
 
-    def drop(self, uid: str) -> None:
+    def drop(self, uid: str) -> Entry | None:
         known = self._entries.pop(uid, None)
         if known is not None:
             self.phases[known.lease.status.phase] -= 1
             if self._uids.get(known.lease.key) == uid:
                 del self._uids[known.lease.key]
+        return known
 
     def by_key(self, key: str) -> Entry | None:
         """The lease that is called namespace/name now."""
