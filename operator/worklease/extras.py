@@ -1,14 +1,9 @@
-"""The commands that need an extra of this package: each starts, or says in one sentence what to install."""
+"""Commands that need an extra of this package: each starts, or says what to install, as worklease-operator does."""
 
 import importlib
 import sys
 
-EXIT_NOT_INSTALLED = 1
-
-
-def operator() -> int:
-    """worklease-operator."""
-    return _run("worklease-operator", "worklease.controller.command", extra="operator")
+EXIT_NOT_INSTALLED = 2
 
 
 def fence() -> int:
@@ -28,6 +23,5 @@ def _run(command: str, module: str, *, extra: str) -> int:
         missing = (error.name or str(error)).partition(".")[0]
         if missing == __package__:
             raise
-        said = f"{command}: it needs the module {missing}, which is not installed: pip install '{__package__}[{extra}]'"
-        print(said, file=sys.stderr)
+        print(f"{command}: {missing} is missing: pip install '{__package__}[{extra}]'", file=sys.stderr)
         return EXIT_NOT_INSTALLED

@@ -31,8 +31,8 @@ def test_a_command_without_its_extra_says_in_one_line_what_to_install(
     where, _, name = PYPROJECT["project"]["scripts"][command].partition(":")
     code = f"import sys; sys.modules[{module!r}] = None; from {where} import {name}; sys.exit({name}())"
     ended = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, timeout=60)
-    expected = f"{command}: it needs the module {module}, which is not installed: pip install 'worklease[{extra}]'\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", expected)
+    expected = f"{command}: {module} is missing: pip install 'worklease[{extra}]'\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", expected)
 
 
 def test_the_extras_that_are_named_are_those_of_the_package() -> None:
