@@ -8,6 +8,7 @@ import pytest
 
 from support.cluster import Cluster, Identity
 from support.operators import OperatorThread, operating
+from support.proxy import Proxy
 
 
 @pytest.fixture
@@ -27,3 +28,11 @@ def agent(cluster: Cluster, namespace: str) -> Identity:
 def other(cluster: Cluster, namespace: str) -> Identity:
     """Another agent, with the ordinary role."""
     return cluster.service_account(namespace, "other", "worklease-agent")
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """A proxy before the API server."""
+    running = Proxy(cluster)
+    yield running
+    running.stop()
