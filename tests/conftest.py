@@ -14,6 +14,7 @@ from support.cluster import Cluster, Identity, KubectlAnswer
 
 if TYPE_CHECKING:
     from support.operators import OperatorThread
+    from support.proxy import Proxy
 
 # The same examples in every run: a defect that random ones would find belongs in a longer search, not in a flaky test.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -106,3 +107,13 @@ def as_user(cluster: Cluster) -> Callable[[str], Identity]:
         return identity
 
     return known
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """What stands between a client and the API server."""
+    from support.proxy import Proxy  # here, since few tests need one
+
+    proxy = Proxy(cluster)
+    yield proxy
+    proxy.stop()
