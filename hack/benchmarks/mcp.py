@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx2
 from mcp import Client as McpClient
 from mcp import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+import mcpserver
 from worklease import Client, Source
 
 from .figures import Table, milliseconds, percentile
@@ -24,7 +21,6 @@ from .world import World
 
 CALLS = 200
 WARM_UP_CALLS = 20
-UP_WITHIN_SECONDS = 60.0
 
 Call = Callable[[str], Awaitable[object]]
 
@@ -41,7 +37,9 @@ async def called(world: World, source: Source) -> None:
         ways["a tool over stdio"] = _calling(
             await stack.enter_async_context(_agent(world, stdio, "stdio")), f"{world.namespace}/stdio"
         )
-        url = stack.enter_context(_server(client))
+        credentials = client.session.credentials
+        authority = credentials._configuration.ssl_ca_cert
+        url, _ = stack.enter_context(mcpserver.serving(credentials.server, authority))
         token = await client.session.credentials.authorization() or ""
         http = await stack.enter_async_context(httpx2.AsyncClient(headers={"Authorization": token}))
         shared = streamable_http_client(url, http_client=http)
@@ -77,37 +75,3 @@ async def _agent(world: World, transport: object, name: str) -> AsyncIterator[Mc
         result = await agent.call_tool("claim", asked)
         assert not result.is_error, result.structured_content
         yield agent
-
-
-@contextlib.contextmanager
-def _server(client: Client) -> Iterator[str]:
-    """A shared server; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    credentials = client.session.credentials
-    authority = credentials._configuration.ssl_ca_cert
-    arguments = [
-        "--http",
-        f"127.0.0.1:{port}",
-        "--api-server",
-        credentials.server,
-        "--certificate-authority",
-        authority,
-    ]
-    with subprocess.Popen([sys.executable, "-m", "worklease.mcp", *arguments]) as process:
-        try:
-            deadline_monotonic = time.monotonic() + UP_WITHIN_SECONDS
-            while not _is_up(port):
-                assert time.monotonic() < deadline_monotonic, "the server did not come up"
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            process.terminate()
-
-
-def _is_up(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False

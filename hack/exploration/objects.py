@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from worklease.api.handoff import Handoff
-from worklease.api.worklease import STANDING, WorkLease
+from worklease.api.worklease import LEASED, WorkLease
 from worklease.protocol.moments import Moment
 
 Raw = dict[str, Any]
@@ -74,7 +74,7 @@ def _plain(raw: Raw) -> Raw:
             "Lapsed",
         ):  # says an epoch in words, and is final
             status["conditions"] = [{**one, "message": ""} for one in status["conditions"]]
-    if "acquireTime" in status and status["phase"] not in STANDING:
+    if "acquireTime" in status and status["phase"] not in LEASED:
         status["acquireTime"] = TIMELESS
     return {**raw, "status": status}
 

@@ -9,7 +9,7 @@ from exploration.objects import Raw
 from exploration.speaking import ADMIN, instance_of
 from exploration.state import Memory
 
-STANDING = ("Held", "Jeopardy")
+LEASED = ("Held", "Jeopardy")
 OPEN = ("Attempted", "Unknown")
 ENDS = ("revocation", "release", "completion")
 NAMED = {"Released": "release", "Revoked": "revocation", "Completed": "completion"}
@@ -33,7 +33,7 @@ def of_statement(before: Raw, after: Raw, speaker: Speaker) -> Iterator[str]:
     mine = [name for name in changed if name not in ("claim", "revocation")]
     if spec["effects"] != was["effects"]:
         mine.append("effects")
-    if mine and not holds and (status["phase"] in STANDING or speaker is not ADMIN):
+    if mine and not holds and (status["phase"] in LEASED or speaker is not ADMIN):
         yield f"{speaker.name} spoke for the holder: {', '.join(mine)}"
     if "revocation" in changed and speaker is not ADMIN:
         yield f"promise 8: {speaker.name} revoked"
@@ -45,7 +45,7 @@ def of_statement(before: Raw, after: Raw, speaker: Speaker) -> Iterator[str]:
     ):
         yield f"{speaker.name} claimed for somebody else"
     for name in ENDS:
-        if about(was, name, epoch) and name not in spec and status["phase"] in (*STANDING, "Completed"):
+        if about(was, name, epoch) and name not in spec and status["phase"] in (*LEASED, "Completed"):
             yield f"a {name} that has force was taken back"
     yield from _of_effects(before, after)
     if "completion" in changed and "completion" in spec and any(one["state"] in OPEN for one in spec["effects"]):
@@ -122,7 +122,7 @@ def _of_grant(before: Raw, status: Raw, memory: Memory, *, expired: bool) -> Ite
     mine = (old.get("holderIdentity"), old.get("instance")) == (claim.get("holderIdentity"), claim.get("instance"))
     target = old.get("successor", {}).get("holderIdentity") == claim.get("holderIdentity")
     ended = any(about(spec, name, epoch) for name in ("release", "revocation"))
-    if old["phase"] in STANDING and not (ended or mine or target or expired):
+    if old["phase"] in LEASED and not (ended or mine or target or expired):
         yield "promise 9: two parties hold at once"
     if (
         "successor" in old
@@ -156,7 +156,7 @@ def of_state(lease: Raw) -> Iterator[str]:
     status, spec = lease["status"], lease["spec"]
     if status["phase"] == "Completed" and any(one["state"] in OPEN for one in spec["effects"]):
         yield "promise 7: Completed with effects that are not reconciled"
-    if (status["phase"] in STANDING) != ("holderIdentity" in status):
+    if (status["phase"] in LEASED) != ("holderIdentity" in status):
         yield f"{status['phase']} with holder {status.get('holderIdentity')}"
     if "successor" in status and status["phase"] in ("Revoked", "Completed", "Available"):
         yield f"{status['phase']} and reserved"
@@ -169,11 +169,11 @@ def of_rest(lease: Raw, handoffs: list[Raw]) -> Iterator[str]:
     if claim and claim["epoch"] == status["epoch"] and claim["id"] != status.get("observedClaimID"):
         yield "promise 4: a claim is neither granted nor refused"
     for phase, name in NAMED.items():
-        if about(spec, name, status["epoch"]) and status["phase"] in STANDING:
+        if about(spec, name, status["epoch"]) and status["phase"] in LEASED:
             yield f"promise 4: a {name} was stated and the work is not {phase}"
     for handoff in handoffs:
         decision = handoff["spec"].get("response", {}).get("decision")
         if decision in ("Rejected", "Withdrawn") and handoff["status"]["phase"] == "Pending":
             yield f"promise 4: a handoff was {decision} and is Pending"
-        if decision == "Accepted" and handoff["status"]["phase"] == "Pending" and status["phase"] in STANDING:
+        if decision == "Accepted" and handoff["status"]["phase"] == "Pending" and status["phase"] in LEASED:
             yield "promise 4: an acceptance has not taken effect, nor is it Stale"

@@ -24,7 +24,7 @@ from exploration.objects import Object, canonical, handoff_of, raw_of, version_o
 from exploration.operating import Decisions
 from exploration.speaking import ADMIN, Scope, new_lease
 from exploration.state import Memory, Replica, State
-from worklease.api.worklease import STANDING
+from worklease.api.worklease import LEASED
 
 OPERATOR = Speaker("operator")
 CHUNK = 64
@@ -120,7 +120,6 @@ class Search:
             state = after
         return state
 
-    # ------------------------------------------------------------------------------------------------------ steps
     def _expanded(self, states: list[State]) -> Iterator[tuple[State, str, State]]:
         attempts = [(state, list(self._attempts(state))) for state in states]
         fresh = {speech_key(state): state for state in states if speech_key(state) not in self._said}
@@ -253,7 +252,6 @@ class Search:
                 must=True,
             )
 
-    # ----------------------------------------------------------------------------------------------------- judging
     def _judge_all(self, attempts: list[Attempt]) -> None:
         asked = {verdict_key(one): one for one in attempts if verdict_key(one) not in self._verdicts}
         writes = [
@@ -302,7 +300,7 @@ class Search:
                 )
             state = state.later()
         status = raw_of(state.lease)["status"]
-        if status["phase"] in STANDING or "successor" in status:
+        if status["phase"] in LEASED or "successor" in status:
             yield f"{status['phase']} outlives its time, successor {status.get('successor')}"
 
     def _rest(self, state: State) -> State | None:

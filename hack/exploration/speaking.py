@@ -10,7 +10,7 @@ from celcheck import Speaker
 from exploration.objects import CLAIM_ID, NOW, RENEW_TIME, TICK_SECONDS, Object, Raw, names_in, raw_of
 from exploration.state import State
 from worklease.api.crd import API_VERSION
-from worklease.api.statements import STATEMENTS
+from worklease.api.statements import EPOCH_STATEMENTS
 from worklease.protocol.moments import rfc3339_seconds
 
 NAMESPACE, LEASE = "team", "item"
@@ -93,7 +93,7 @@ def sayings(scope: Scope, state: State) -> Iterator[Saying]:
             for (one, first), (other, second) in combinations(mine.items(), 2):
                 if not {name for name, _ in first} & {name for name, _ in second}:
                     yield Saying(speaker, f"{one}, and {other}", first + second)
-        for name in STATEMENTS:
+        for name in EPOCH_STATEMENTS:
             if name in lease["spec"]:
                 yield Saying(speaker, f"removes the {name}", ((name, REMOVED),))
     yield from _of_administrator(scope, state, lease, epochs)
@@ -162,7 +162,7 @@ def _of_administrator(scope: Scope, state: State, lease: Raw, epochs: list[int])
                 taken = _claim(state, lease, heir, epoch)
                 yield Saying(ADMIN, f"takes over for {heir.name}", (("revocation", revocation), ("claim", taken)))
             yield Saying(ADMIN, "revokes and removes the claim", (("revocation", revocation), ("claim", REMOVED)))
-    for name in STATEMENTS:
+    for name in EPOCH_STATEMENTS:
         if name in spec:
             yield Saying(ADMIN, f"removes the {name}", ((name, REMOVED),))
     if scope.suspension:
@@ -205,7 +205,6 @@ def said(stored: Object, saying: Saying) -> Raw:
     return {**lease, "spec": spec}
 
 
-# ---------------------------------------------------------------------------------------------------------- handoffs
 def offers(scope: Scope, state: State) -> Iterator[tuple[Speaker, int, Raw]]:
     """New handoffs: by whoever says that they hold, and by an administrator; those are not pinned to an epoch."""
     number = next((number for number, one in enumerate(state.handoffs) if one is None), None)

@@ -14,8 +14,9 @@ from support.cluster import Cluster, Identity
 from support.holding import wire
 from support.proxy import Proxy
 from support.shell import Shell
-from support.speaking import API_VERSION, Agent, Work
+from support.speaking import Agent, Work
 from support.terminal import Terminal
+from support.words import handoff_manifest
 from worklease.api.roles import GRANTS
 from worklease.cli.exits import Exit
 
@@ -24,12 +25,7 @@ REASON = ("--reason", "INC-7")
 
 def offered(cluster: Cluster, namespace: str, name: str, work: str) -> None:
     """A handoff of that name, in nobody's name."""
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "Handoff",
-        "metadata": {"name": name},
-        "spec": {"workLeaseName": work, "to": {"holderIdentity": "b"}},
-    }
+    body = handoff_manifest(name, workLeaseName=work, to={"holderIdentity": "b"})
     cluster.admin.api.create(HANDOFFS.format(namespace), body).must()
 
 

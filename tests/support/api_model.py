@@ -11,8 +11,8 @@ from typing import Any
 
 from support.leases import wall
 from support.status_rule import violations
-from worklease.api.statements import STATEMENTS, UNRECONCILED, EffectState
-from worklease.api.worklease import STANDING, Metadata, Phase, Work, WorkLease, WorkLeaseSpec, WorkLeaseStatus
+from worklease.api.statements import EPOCH_STATEMENTS, UNRECONCILED, EffectState
+from worklease.api.worklease import LEASED, Metadata, Phase, Work, WorkLease, WorkLeaseSpec, WorkLeaseStatus
 
 ENDING = ("revocation", "release", "completion")
 TESTED = ("claim", *ENDING, "renewal", "suspend", "lease_duration_seconds", "jeopardy_duration_seconds")
@@ -27,10 +27,10 @@ def about(spec: WorkLeaseSpec, name: str, epoch: int) -> bool:
 def admits(stored: WorkLease, spec: WorkLeaseSpec) -> bool:
     """The write of `spec` over `stored` is permitted, by whoever may speak."""
     old, status = stored.spec, stored.status
-    epoch, held = status.epoch, status.phase in STANDING
+    epoch, held = status.epoch, status.phase in LEASED
     standing = held and not any(about(spec, name, epoch) for name in ENDING)
     revoking = about(spec, "revocation", epoch) and not about(old, "revocation", epoch)
-    changed = {name for name in STATEMENTS if getattr(spec, name) != getattr(old, name)}
+    changed = {name for name in EPOCH_STATEMENTS if getattr(spec, name) != getattr(old, name)}
     force = held or status.phase is Phase.COMPLETED
     if "claim" in changed and not _admits_claim(stored, spec, revoking=revoking):
         return False
@@ -55,7 +55,7 @@ def admits(stored: WorkLease, spec: WorkLeaseSpec) -> bool:
 
 def _admits_claim(stored: WorkLease, spec: WorkLeaseSpec, *, revoking: bool) -> bool:
     old, status, claim = stored.spec, stored.status, spec.claim
-    epoch, held = status.epoch, status.phase in STANDING
+    epoch, held = status.epoch, status.phase in LEASED
     if claim is None:
         return not (held or stored.claim_pending) or revoking
     if old.claim is not None and old.claim.id == claim.id:
@@ -185,7 +185,7 @@ class Server:
             assert (claim.id, claim.epoch) == (status.claim_id, old.epoch), "a claim of another epoch was granted"
             expired = self.seconds >= self.heard_seconds + both_seconds - 1e-6
             by_holder = (old.holder_identity, old.instance) == (claim.holder_identity, claim.instance)
-            assert old.phase not in STANDING or ended or by_holder or expired, "two parties hold at once"
+            assert old.phase not in LEASED or ended or by_holder or expired, "two parties hold at once"
             self.grants.append(status.epoch)
             self.heard_seconds = self.seconds
         elif status.phase is not old.phase and status.epoch == old.epoch:
@@ -200,7 +200,6 @@ class Server:
                     name = {"Released": "release", "Revoked": "revocation", "Completed": "completion"}[phase]
                     assert about(spec, name, old.epoch), "a tenure was ended by a statement about another one"
 
-    # ------------------------------------------------------------------------------------------------ catastrophes
     def lose_status(self) -> None:
         self._store(self.lease.model_copy(update={"status": WorkLeaseStatus()}))
 

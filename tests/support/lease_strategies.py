@@ -35,7 +35,7 @@ from worklease.api.statements import (
     Revocation,
 )
 from worklease.api.worklease import (
-    STANDING,
+    LEASED,
     EffectCounts,
     Metadata,
     Phase,
@@ -60,7 +60,6 @@ def maybe(strategy: Strategy) -> Strategy:
     return st.none() | strategy
 
 
-# ------------------------------------------------------------------------------------------------------------ values
 names = chosen([f"{MARKER}-a", f"{MARKER}-b", MARKER + "\N{PERFORMING ARTS}" * 500])
 instances = chosen(["pod:a-0/1", "pod:a-0/2", f"host:{MARKER}/1", "x" * 320])
 identifiers = chosen(["c1", "c2", "c3", "~" * 64])
@@ -89,7 +88,6 @@ def placed(drawn: Drawn | None, current: int, least: int = 1) -> Drawn | None:
     return {**drawn, "epoch": min(max(PLACES[drawn["epoch"]](current), least), STATED_EPOCH_MAX)}
 
 
-# -------------------------------------------------------------------------------------------------------------- spec
 claims = maps(
     {"epoch": places, "id": identifiers, "holder_identity": names, "instance": instances, "purpose": purposes}
 )
@@ -128,7 +126,6 @@ def spec_of(drawn: Drawn, current: int) -> WorkLeaseSpec:
     return WorkLeaseSpec(work=Work(type="ticket", id="T-1"), claim=Claim(**claim) if claim else None, **terms, **said)
 
 
-# ------------------------------------------------------------------------------------------------------------ status
 successors = maps({"holder_identity": names, "instance": maybe(instances), "until": times}).map(
     lambda drawn: Successor(handoff="to-somebody", handoff_uid="uid-h", **drawn)
 )
@@ -199,7 +196,7 @@ lawful_status = st.one_of(
     maps({"phase": st.just(Phase.AVAILABLE), "epoch": st.just(0), **ANYTHING}),
     maps(
         {
-            "phase": chosen(sorted(STANDING)),
+            "phase": chosen(sorted(LEASED)),
             "epoch": chosen(EPOCHS),
             "successor": maybe(successors),
             **HOLDER,
@@ -220,7 +217,6 @@ lawful_status = st.one_of(
 ).map(status_of)
 
 
-# ---------------------------------------------------------------------------------------------------------- handoffs
 handoffs = st.lists(
     maps(
         {
@@ -267,7 +263,6 @@ def handoffs_of(drawn: list[Drawn], current: int) -> tuple[Handoff, ...]:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- cases
 @dataclass(frozen=True)
 class Case:
     """Everything that one decision is handed."""
@@ -284,7 +279,7 @@ circumstances = maps(
     {
         "version": versions,
         "deleted": chosen([None, None, None, "2026-11-30T12:00:00Z"]),
-        "seen_before": maybe(maps({"phase": chosen(sorted(STANDING)), "renewed_since": st.booleans()})),
+        "seen_before": maybe(maps({"phase": chosen(sorted(LEASED)), "renewed_since": st.booleans()})),
         "heard": chosen([None, None, -1e5, -70.0, -1.0, 1e5]),
         "seen_after": WAITS,
         "decided_after": WAITS,

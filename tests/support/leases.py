@@ -20,7 +20,7 @@ from worklease.api.statements import (
     Revocation,
 )
 from worklease.api.worklease import (
-    STANDING,
+    LEASED,
     Metadata,
     Phase,
     Successor,
@@ -101,7 +101,7 @@ def status(phase: Phase, **fields: Any) -> WorkLeaseStatus:
     """What the operator has decided about work in that phase; Alice holds, or held last."""
     if phase is Phase.AVAILABLE:
         return WorkLeaseStatus(**fields)
-    standing = phase in STANDING
+    standing = phase in LEASED
     tenure = Tenure(
         epoch=EPOCH,
         claim_id="claim-a",

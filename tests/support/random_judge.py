@@ -11,7 +11,7 @@ from typing import Any
 from support.api import MERGE_PATCH
 from support.random_speaker import RandomSpeaker
 from support.statements import ADMIN, OPERATOR, Scene, Work, decides, revokes
-from worklease.api.statements import STATEMENTS
+from worklease.api.statements import EPOCH_STATEMENTS
 
 HELD = ("Held", "Jeopardy")
 OPEN = ("Attempted", "Unknown")
@@ -36,7 +36,7 @@ class Judge:
         """What is wrong with a write that was admitted."""
         spec, was = after["spec"], before["spec"]
         status = before["status"]
-        changed = [name for name in (*STATEMENTS, "effects") if spec.get(name) != was.get(name)]
+        changed = [name for name in (*EPOCH_STATEMENTS, "effects") if spec.get(name) != was.get(name)]
         wrong = [*self._epochs(before["status"], after["status"])]
         if who == OPERATOR:
             return wrong + (["the operator changed spec"] if spec != was else [])
@@ -130,7 +130,6 @@ def about(spec: dict[str, Any], name: str, epoch: int) -> bool:
     return name in spec and spec[name]["epoch"] == epoch
 
 
-# ------------------------------------------------------------------------------------------------- fewer of them
 @dataclass(frozen=True)
 class Broken:
     """A promise that was broken, and the turns that led there, in words."""
@@ -153,7 +152,9 @@ def played(scene: Scene, turns: Sequence[str]) -> Broken | None:
         words.append(f"{who} {kind} {answer.status}")
         if not answer.ok:
             continue
-        said = [name for name in (*STATEMENTS, "effects") if answer.body["spec"].get(name) != seen["spec"].get(name)]
+        said = [
+            name for name in (*EPOCH_STATEMENTS, "effects") if answer.body["spec"].get(name) != seen["spec"].get(name)
+        ]
         words[-1] += f" ({', '.join(said) or answer.body['status']['phase']})"
         if wrong := judge.admitted(who, seen, answer.body):
             return Broken(wrong, tuple(turns[:number]), tuple(words))

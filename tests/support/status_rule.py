@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worklease.api.worklease import STANDING, Phase, WorkLeaseStatus
+from worklease.api.worklease import LEASED, Phase, WorkLeaseStatus
 
 
 def violations(before: WorkLeaseStatus, after: WorkLeaseStatus) -> list[str]:
@@ -26,6 +26,6 @@ def violations(before: WorkLeaseStatus, after: WorkLeaseStatus) -> list[str]:
         "an ended tenure does not come back at its epoch": (
             higher or after.phase is before.phase or before.phase in going_on or reopened
         ),
-        "a held lease has a holder, a claim and terms": after.phase not in STANDING or None not in terms,
+        "a held lease has a holder, a claim and terms": after.phase not in LEASED or None not in terms,
     }
     return [name for name, held in holds.items() if not held]

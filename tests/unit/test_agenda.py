@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -129,8 +130,25 @@ def test_what_is_hopeless_is_not_tried_again_for_every_news(caplog: pytest.LogCa
     played(story)
 
 
-def test_a_defect_in_settling_one_object_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """The worker goes on, and the log has the traceback."""
+def test_what_was_hopeless_and_went_well_all_the_same_is_settled_at_once_again() -> None:
+    """Another decision on the same object was stored: nothing is held against it any more."""
+
+    async def story() -> None:
+        settled = Settled()
+        agenda = Agenda(WatchClock(ServerClock()), settled)
+        async with running(agenda):
+            agenda.failed("a", hopeless=True)
+            agenda.succeeded("a")
+            agenda.now("a")
+            await settled.times(1)
+        assert settled.uids == ["a"]
+
+    played(story)
+
+
+def test_a_defect_in_settling_one_object_stops_no_other() -> None:
+    """The worker goes on, and what went wrong can be told while it is handled."""
+    told: list[tuple[str, str]] = []
 
     async def story() -> None:
         settled = Settled()
@@ -140,7 +158,9 @@ def test_a_defect_in_settling_one_object_stops_no_other(caplog: pytest.LogCaptur
                 raise RuntimeError("a defect")
             await settled(uid)
 
-        agenda = Agenda(WatchClock(ServerClock()), settle)
+        agenda = Agenda(
+            WatchClock(ServerClock()), settle, on_defect=lambda uid: told.append((uid, str(sys.exc_info()[1])))
+        )
         async with running(agenda):
             for uid in ("bad", *"abcdef"):
                 agenda.now(uid)
@@ -148,4 +168,4 @@ def test_a_defect_in_settling_one_object_stops_no_other(caplog: pytest.LogCaptur
         agenda.forget("bad")
 
     played(story)
-    assert "a defect" in caplog.text
+    assert told == [("bad", "a defect")]

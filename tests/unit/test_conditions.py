@@ -25,7 +25,7 @@ from support.leases import (
 )
 from worklease.api.fields import Condition
 from worklease.api.statements import EffectState
-from worklease.api.worklease import FREE, STANDING, Phase, WorkLease, WorkLeaseStatus
+from worklease.api.worklease import FREE, LEASED, Phase, WorkLease, WorkLeaseStatus
 from worklease.protocol.conditions import CLOCK_SKEW_SECONDS, Stall, derive
 from worklease.protocol.decide import decide
 from worklease.protocol.observation import Observation, observe
@@ -106,6 +106,21 @@ def test_claimable_is_what_a_waiter_waits_for(
     assert verdict(work_lease(phase, decided=decided, **spoken), ConditionName.CLAIMABLE) == (true, reason)
 
 
+@pytest.mark.parametrize("phase", Phase)
+def test_nothing_is_claimable_of_an_object_that_is_being_deleted(phase: Phase) -> None:
+    """The API server refuses every claim of it."""
+    assert verdict(work_lease(phase, deleting=True), ConditionName.CLAIMABLE) == ("False", ConditionReason.DELETING)
+
+
+def test_work_is_not_claimable_while_the_operator_cannot_grant() -> None:
+    """The claim that it cannot grant is pending, and every other one is refused meanwhile."""
+    lease = work_lease(Phase.RELEASED)
+    stall = Stall(StallReason.EPOCH_FLOOR_TOO_LOW, "raise it")
+    derived = derive(lease, lease.status, stall, None, at(5), changed=False)
+    claimable = next(c for c in derived if c.type == ConditionName.CLAIMABLE)
+    assert (claimable.status, claimable.reason) == ("False", ConditionReason.STALLED)
+
+
 @pytest.mark.parametrize("state", EffectState)
 def test_effects_are_reconciled_when_none_is_attempted_or_unknown(state: EffectState) -> None:
     """Of whichever epoch they are."""
@@ -118,7 +133,6 @@ def test_effects_are_reconciled_when_none_is_attempted_or_unknown(state: EffectS
     assert verdict(lease, ConditionName.EFFECTS_RECONCILED) == expected
 
 
-# ------------------------------------------------------------------------------------------------- when it is written
 def test_conditions_are_written_on_an_object_that_no_operator_has_seen() -> None:
     """A waiter may wait for Claimable on new work; the second decision writes nothing."""
     lease = bare(work_lease())
@@ -157,7 +171,17 @@ def test_a_condition_keeps_its_time_while_its_status_is_the_same() -> None:
     assert (expired.reason, expired.last_transition_time) == ("Released", wall(0))
 
 
-def test_effects_alone_write_nothing() -> None:
+@pytest.mark.parametrize("phase", sorted(set(Phase) - LEASED))
+def test_reconciling_the_effects_of_work_that_nobody_holds_is_said_at_once(phase: Phase) -> None:
+    """Whoever waits for EffectsReconciled waits for a person, not for a transition."""
+    lease = work_lease(phase, effects=(effect(EffectState.UNKNOWN),))
+    lease = after(bare(lease), decide_at(bare(lease)))
+    reconciled = decided_status(said(lease, effects=(effect(EffectState.SUCCEEDED),)), 9.0)
+    condition = conditions_of(reconciled)[ConditionName.EFFECTS_RECONCILED]
+    assert (condition.status, condition.last_transition_time) == ("True", wall(9))
+
+
+def test_effects_of_a_holder_write_nothing() -> None:
     """EffectsReconciled is brought up to date with the next transition: an effect costs no status write."""
     lease = said(work_lease(Phase.HELD), effects=(effect(EffectState.ATTEMPTED),))
     assert decide_at(lease).status is None
@@ -241,7 +265,7 @@ def test_a_stall_for_another_reason_is_written() -> None:
 @pytest.mark.parametrize("phase", Phase)
 def test_no_condition_names_the_holder_or_its_purpose(phase: Phase) -> None:
     """A condition is what a loser reads: it learns when to come back, not from whom to steal (case 13)."""
-    marked = {"holder_identity": MARKER, "instance": MARKER} if phase in STANDING else {}
+    marked = {"holder_identity": MARKER, "instance": MARKER} if phase in LEASED else {}
     decided = {**marked, "claim_id": MARKER} if phase is not Phase.AVAILABLE else {}
     loser = claim(epoch=work_lease(phase).status.epoch)
     lease = work_lease(phase, decided=decided)

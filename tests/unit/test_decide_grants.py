@@ -27,7 +27,7 @@ from support.leases import (
     wall,
     work_lease,
 )
-from worklease.api.worklease import FREE, STANDING, Phase
+from worklease.api.worklease import FREE, LEASED, Phase
 from worklease.protocol.decide import decide
 from worklease.protocol.reasons import ConditionName, EndReason, EventReason, GrantReason, RefusalReason
 
@@ -96,7 +96,7 @@ def test_a_release_is_granted_on_in_the_swap_that_sees_it() -> None:
     assert (old.end_reason, old.end_message, new.epoch) == (EndReason.RELEASED, "bye", VERSION)
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_the_holders_reclaim_is_a_grant_with_a_fresh_epoch(phase: Phase) -> None:
     """Reclaim: the old tenure ends as Reclaimed, and the same holder goes on under a higher epoch."""
     status = decided_status(work_lease(phase, claim=reclaim()))
@@ -105,7 +105,7 @@ def test_the_holders_reclaim_is_a_grant_with_a_fresh_epoch(phase: Phase) -> None
     assert [tenure.end_reason for tenure in status.history] == [EndReason.RECLAIMED, None]
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 @pytest.mark.parametrize("other", [{"holder_identity": "bob"}, {"instance": "pod:a-0/2"}])
 def test_only_the_holding_process_reclaims(phase: Phase, other: dict[str, str]) -> None:
     """The same identity in another process is somebody else, also one whose pod's name was used again."""
@@ -113,7 +113,7 @@ def test_only_the_holding_process_reclaims(phase: Phase, other: dict[str, str]) 
     assert (status.phase, status.observed_claim_id, status.holder_identity) == (phase, "claim-a2", "alice")
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_a_reclaim_at_its_deadline_follows_the_expiry(phase: Phase) -> None:
     """Expiry first, then the grant: the history shows that the lease was not held throughout."""
     lease = work_lease(phase, claim=reclaim())
@@ -149,7 +149,6 @@ def test_the_transitions_count_grants_only() -> None:
     assert decided_status(said(lease, claim=reclaim())).lease_transitions == 8
 
 
-# ---------------------------------------------------------------------------------------------------------- refusals
 REFUSALS: dict[str, tuple[Phase, dict[str, Any], RefusalReason]] = {
     "completed": (Phase.COMPLETED, {"claim": claim()}, RefusalReason.WORK_COMPLETE),
     "completed, by its last holder": (Phase.COMPLETED, {"claim": reclaim()}, RefusalReason.WORK_COMPLETE),
@@ -220,7 +219,6 @@ def test_a_claim_admitted_before_a_suspension_is_granted(phase: Phase) -> None:
     assert decided_status(work_lease(phase, suspend=True, claim=claim(epoch=epoch))).phase is Phase.HELD
 
 
-# --------------------------------------------------------------------------------------------------------- successor
 RESERVED_PHASES = [Phase.HELD, Phase.JEOPARDY, Phase.RELEASED, Phase.EXPIRED]
 
 
@@ -232,7 +230,7 @@ def test_the_target_of_a_handoff_is_granted_the_work_that_is_reserved_for_it(pha
     assert (status.holder_identity, status.epoch, status.successor) == ("bob", VERSION, None)
     assert status.history[-1].handoff_uid == "uid-h"
     ended = status.history[0].end_reason
-    assert ended == (EndReason.HANDED_OVER if phase in STANDING else phase.value)
+    assert ended == (EndReason.HANDED_OVER if phase in LEASED else phase.value)
 
 
 @pytest.mark.parametrize("phase", RESERVED_PHASES)
@@ -243,7 +241,7 @@ def test_reserved_work_is_refused_to_everybody_else(phase: Phase, claimant: dict
     assert decision.status is not None
     assert (decision.status.observed_claim_id, decision.status.epoch) == ("claim-b", EPOCH)
     assert decision.status.successor == successor()
-    reason = RefusalReason.WORK_LEASED if phase in STANDING and claimant is not ALICE else RefusalReason.WORK_RESERVED
+    reason = RefusalReason.WORK_LEASED if phase in LEASED and claimant is not ALICE else RefusalReason.WORK_RESERVED
     assert reason.value in decision.notices[-1].note
 
 
@@ -310,7 +308,6 @@ def test_a_reservation_until_a_day_that_does_not_exist_is_over() -> None:
     assert decided_status(work_lease(Phase.RELEASED, decided={"successor": reserved})).successor is None
 
 
-# ---------------------------------------------------------------------------------------------------------- deletion
 @pytest.mark.parametrize("phase", sorted(FREE))
 def test_nothing_is_granted_on_an_object_that_is_being_deleted(phase: Phase) -> None:
     """The claim stays pending, nothing is written, and nobody is woken for it."""

@@ -13,8 +13,8 @@ from support.leases import after, at, renewal, work_lease
 from support.status_rule import violations
 from worklease.api.fields import HISTORY_MAX, STATED_EPOCH_MAX
 from worklease.api.handoff import HandoffPhase
-from worklease.api.statements import STATEMENTS
-from worklease.api.worklease import STANDING, Phase, WorkLease, WorkLeaseStatus
+from worklease.api.statements import EPOCH_STATEMENTS
+from worklease.api.worklease import LEASED, Phase, WorkLease, WorkLeaseStatus
 from worklease.protocol.decide import Decision, decide, highest_mentioned
 from worklease.protocol.observation import last_heard, observe
 from worklease.protocol.reasons import ConditionName, EventReason
@@ -116,7 +116,7 @@ def test_nobody_is_woken_for_what_is_past_nor_forgotten_with_what_will_come(case
     if decision.status is not None:
         return
     status, seen = case.lease.status, case.observation
-    timed = seen is not None and seen.epoch == status.epoch and status.phase in STANDING
+    timed = seen is not None and seen.epoch == status.epoch and status.phase in LEASED
     # What took effect is not taken back before the handoff has been told; its own decision comes first.
     untold = {one.metadata.uid for one in case.handoffs if one.status.phase is HandoffPhase.PENDING}
     reserved = status.successor is not None and status.successor.handoff_uid not in untold
@@ -159,7 +159,9 @@ def test_statements_about_other_epochs_decide_nothing(case: Case) -> None:
     if status.phase is Phase.AVAILABLE:
         return  # epoch 0: statements of other epochs are what is adopted
     others = {
-        name: None for name in STATEMENTS if (said := getattr(spec, name)) is not None and said.epoch != status.epoch
+        name: None
+        for name in EPOCH_STATEMENTS
+        if (said := getattr(spec, name)) is not None and said.epoch != status.epoch
     }
     others.pop("checkpoint", None)  # it stands for the work, whoever wrote it
     pruned = case.lease.model_copy(update={"spec": spec.model_copy(update=others)})
@@ -175,7 +177,7 @@ def test_statements_about_other_epochs_decide_nothing(case: Case) -> None:
 def test_who_speaks_for_free_work_does_not_matter(case: Case, name: str, instance: str) -> None:
     """On work that is free and not reserved, a claim is decided alike whoever it is of."""
     status, claim = case.lease.status, case.lease.spec.claim
-    if claim is None or status.phase in STANDING or status.successor is not None:
+    if claim is None or status.phase in LEASED or status.successor is not None:
         return
     other = claim.model_copy(update={"holder_identity": name, "instance": instance})
     lease = case.lease.model_copy(update={"spec": case.lease.spec.model_copy(update={"claim": other})})

@@ -25,7 +25,7 @@ from support.leases import (
     wall,
     work_lease,
 )
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.decide import Decision, decide
 from worklease.protocol.observation import Observation, observe
 from worklease.protocol.reasons import EndReason, EventReason
@@ -166,7 +166,7 @@ def test_other_writes_are_no_renewals() -> None:
     assert replica.write(60.0) is Phase.JEOPARDY
 
 
-@pytest.mark.parametrize("phase", sorted(STANDING))
+@pytest.mark.parametrize("phase", sorted(LEASED))
 def test_what_was_said_in_time_is_decided_before_the_expiry(phase: Phase) -> None:
     """A completion, revocation or release that the API admitted counts, though the operator sees it late."""
     for statement, ended in (
@@ -204,7 +204,7 @@ def test_the_next_wake_up_is_the_earlier_of_lapse_and_reservation() -> None:
         assert (decision.status, decision.wake_at) == (None, at(expected).clock_seconds)
 
 
-@pytest.mark.parametrize("phase", sorted(set(Phase) - STANDING))
+@pytest.mark.parametrize("phase", sorted(set(Phase) - LEASED))
 def test_free_and_completed_work_wakes_nobody(phase: Phase) -> None:
     """No deadline, no timer."""
     assert decide_at(work_lease(phase), 9000.0) == Decision(None, None)
@@ -222,7 +222,6 @@ def test_nothing_that_moves_by_itself_is_written_without_a_transition() -> None:
     assert (tenure.renewals, tenure.longest_gap_seconds, tenure.last_renew_time) == (10, 90, wall(10000))
 
 
-# ------------------------------------------------------------------------------------------------------ two replicas
 def test_the_second_replica_writes_nothing_once_it_has_seen_the_first_ones_decision() -> None:
     """Each transition happens once: the loser of a swap looks again and finds it done."""
     lease = work_lease(Phase.HELD)

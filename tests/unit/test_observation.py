@@ -18,7 +18,7 @@ from support.leases import (
     said,
     work_lease,
 )
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.decide import decide
 from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339
 from worklease.protocol.observation import SKEW_ALLOWANCE_SECONDS, Observation, last_heard, observe
@@ -45,13 +45,12 @@ def deadlines(seen: Observation) -> tuple[float, float]:
     return seen.lapses_at - CLOCK_START, seen.expires_at - CLOCK_START
 
 
-@pytest.mark.parametrize("phase", sorted(set(Phase) - STANDING))
+@pytest.mark.parametrize("phase", sorted(set(Phase) - LEASED))
 def test_there_is_nothing_to_observe_of_work_that_nobody_holds(phase: Phase) -> None:
     """A renewal that is left in spec of free work is no tenure."""
     assert observe(None, work_lease(phase, renewal=renewal()), at(0), None) is None
 
 
-# ----------------------------------------------------------------------------------------------- the server's times
 def test_the_last_renewal_was_heard_when_the_server_says_so() -> None:
     """The time of the one managedFields entry that owns the renewal, not what the holder wrote."""
     lease = work_lease(Phase.HELD, renewal=renewal(5000))
@@ -101,7 +100,6 @@ def test_a_grant_without_a_time_was_not_heard(acquire_time: str | None) -> None:
     assert last_heard(work_lease(Phase.HELD, decided={"acquire_time": acquire_time}), None) is None
 
 
-# ------------------------------------------------------------------------------------------------------- first sight
 @pytest.mark.parametrize(
     ("now", "heard", "lapses", "expires"),
     [
@@ -176,7 +174,23 @@ def test_what_was_heard_counts_at_first_sight_only() -> None:
     assert observe(seen, lease, at(30), at(-500).wall) == seen
 
 
-# --------------------------------------------------------------------------------------------------------- renewals
+@pytest.mark.parametrize(
+    ("renewed", "held"),
+    [(58.0, True), (2.0, False), (None, False)],
+    ids=["renewed since", "judged as lapsed with it", "the server does not say"],
+)
+def test_a_renewal_that_is_first_seen_together_with_jeopardy(renewed: float | None, held: bool) -> None:
+    """The server's time of the renewal tells whether it came after: then the holder is held again."""
+    seen = first_sight(work_lease(Phase.HELD), 0.0, None)
+    lease = work_lease(Phase.JEOPARDY, renewal=renewal(58.0 if renewed is None else renewed))
+    now = at(LEASE_SECONDS + 1.0)
+    both = observe(seen, lease, now, None if renewed is None else at(renewed).wall)
+    assert both is not None
+    assert (both.lapses_at > now.clock_seconds) is held
+    status = decide(lease, both, now).status
+    assert (status is not None and status.phase is Phase.HELD) is held
+
+
 def test_renewals_gaps_and_skew_are_counted_as_they_are_seen() -> None:
     """From the operator's own clock; skew compares the holder's clock with the server's."""
     lease = work_lease(Phase.HELD, renewal=renewal(0))
@@ -219,7 +233,6 @@ def test_a_lease_without_a_grace_lapses_and_expires_at_once() -> None:
     assert deadlines(first_sight(lease, 0.0, None)) == (60.0, 60.0)
 
 
-# ---------------------------------------------------------------------------------------------------------- moments
 def test_times_are_stored_in_utc_with_microseconds() -> None:
     """One form, which the schema's pattern admits, whatever zone a time came in."""
     paris = datetime.fromisoformat("2026-11-30T13:00:00.5+01:00")

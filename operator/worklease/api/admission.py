@@ -19,7 +19,7 @@ DELEGATE = "delegate"
 DELETE = "delete"
 """The ordinary verb: who may delete an object may also change its metadata."""
 
-VERSION = "admissionregistration.k8s.io/v1"
+ADMISSION_VERSION = "admissionregistration.k8s.io/v1"
 TOKEN_POD = "authentication.kubernetes.io/pod-"
 
 
@@ -52,9 +52,9 @@ class Policy:
             "variables": [{"name": name, "expression": cel} for name, cel in self.variables.items()],
             "validations": validations,
         }
-        yield {"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
+        yield {"apiVersion": ADMISSION_VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
         yield {
-            "apiVersion": VERSION,
+            "apiVersion": ADMISSION_VERSION,
             "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": metadata,
             "spec": {"policyName": metadata["name"], "validationActions": ["Deny"]},

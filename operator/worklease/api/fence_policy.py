@@ -8,7 +8,7 @@ write with the object, the second with the WorkLease itself, so that neither an 
 from collections.abc import Collection
 from typing import Any, Final
 
-from worklease.api.admission import REVOKE, VERSION, validation
+from worklease.api.admission import ADMISSION_VERSION, REVOKE, validation
 from worklease.api.cel import Check
 from worklease.api.crd import API_VERSION, GROUP
 
@@ -138,7 +138,7 @@ def _policy(name: str, scope: str, conditions: list[dict[str, str]], checks: tup
     }
     ours = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     return {
-        "apiVersion": VERSION,
+        "apiVersion": ADMISSION_VERSION,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": name},
         "spec": {
@@ -178,7 +178,7 @@ def _match_conditions(groups: Collection[str], users: Collection[str]) -> list[d
 
 def _binding(name: str, **more: Any) -> dict[str, Any]:
     return {
-        "apiVersion": VERSION,
+        "apiVersion": ADMISSION_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": name},
         "spec": {"policyName": name, "validationActions": ["Deny"], **more},

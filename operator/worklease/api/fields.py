@@ -67,7 +67,7 @@ SeenEpoch = Annotated[int, Field(ge=0, le=STATED_EPOCH_MAX, json_schema_extra={"
 GrantedEpoch = Annotated[int, Field(ge=0, le=GRANTED_EPOCH_MAX, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 ConditionType = Annotated[str, text(64, minimum=1, pattern=r"^[A-Za-z]+$")]
-ConditionReason = Annotated[str, text(64, minimum=1, pattern=r"^[A-Za-z]+$")]
+ReasonWord = Annotated[str, text(64, minimum=1, pattern=r"^[A-Za-z]+$")]
 
 
 class Condition(Part):
@@ -86,7 +86,7 @@ class Condition(Part):
         ),
     ]
     last_transition_time: Annotated[Timestamp, Field(description="When status last changed.")]
-    reason: Annotated[ConditionReason, Field(description="Why, as one word.")]
+    reason: Annotated[ReasonWord, Field(description="Why, as one word.")]
     message: Annotated[Words, Field(description="Why, as a sentence.")]
 
 

@@ -11,12 +11,13 @@ from worklease.api import metadata
 from worklease.api.admission import CALLER, CONFIGURE, DELEGATE, REVOKE, Policy, may, own, unsaid
 from worklease.api.cel import Check
 from worklease.api.crd import GROUP
+from worklease.api.statements import IS_LEASED
 
 WRITES = ("CREATE", "UPDATE")
 HOLDERS_STATEMENTS = ("renewal", "effects", "checkpoint", "release", "completion")
 STATEMENTS = (*HOLDERS_STATEMENTS, "claim", "revocation")
 SETTINGS = ("suspend", "leaseDurationSeconds", "jeopardyDurationSeconds")
-HELD = "oldObject.status.phase in ['Held', 'Jeopardy']"
+WAS_LEASED = f"oldObject.{IS_LEASED}"
 
 
 def _renewal_owners(where: str) -> str:
@@ -36,7 +37,8 @@ RECEIVES = (
 WORKLEASE_CHECKS = (
     Check(
         "holder",
-        f"oldObject == null || ({unsaid(*HOLDERS_STATEMENTS)}) || variables.holds || (!({HELD}) && {may(CONFIGURE)})",
+        f"oldObject == null || ({unsaid(*HOLDERS_STATEMENTS)}) || variables.holds"
+        f" || (!({WAS_LEASED}) && {may(CONFIGURE)})",
         "only the holder makes this statement, as the user and the process that hold the work; on work that nobody "
         "holds it needs the verb configure",
     ),
@@ -87,7 +89,7 @@ WORKLEASE_CHECKS = (
 # Who has the verb delete may change metadata, but the time of a renewal only whoever could end the tenure anyway.
 RENEWAL_TIME = Check(
     "renewal.time",
-    f"oldObject == null || !({HELD}) || !has(oldObject.spec.renewal) || !({unsaid('renewal')}) || variables.holds"
+    f"oldObject == null || !({WAS_LEASED}) || !has(oldObject.spec.renewal) || !({unsaid('renewal')}) || variables.holds"
     f" || {_renewal_owners('oldObject')}.all(o, {_renewal_owners('object')}.exists(f, "
     f"f.?time.orValue('') >= o.?time.orValue(''))) || {may(REVOKE)}",
     "the server's time of the last renewal would be lost or go back: leave managedFields alone, and try again",
@@ -96,7 +98,7 @@ RENEWAL_TIME = Check(
 DELETION_CHECKS = (
     Check(
         "deletion",
-        f"(!({HELD}) && oldObject.spec.?effects.orValue([]).all(e, !(e.state in ['Attempted', 'Unknown'])))"
+        f"(!({WAS_LEASED}) && oldObject.spec.?effects.orValue([]).all(e, !(e.state in ['Attempted', 'Unknown'])))"
         f" || has(namespaceObject.metadata.deletionTimestamp) || {may(REVOKE, of='oldObject')}",
         "the work is held or has unreconciled effects: to delete it all the same needs the verb revoke",
     ),

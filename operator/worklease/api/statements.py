@@ -28,14 +28,13 @@ from worklease.api.fields import (
     text,
 )
 
-# --------------------------------------------------------------------------------------------------------- fragments
 SAID = {"spec": "self.spec", "stored": "oldSelf.spec"}
 """`spec` is what is being written, `stored` what was said before."""
 DECIDED = {"status": "oldSelf.status"}
 """`status` is what the operator has decided so far."""
 
 EPOCH = "status.epoch"
-HELD = "status.phase in ['Held', 'Jeopardy']"
+IS_LEASED = "status.phase in ['Held', 'Jeopardy']"
 SUCCESSOR = "has(status.successor)"
 
 
@@ -55,7 +54,7 @@ def stored(name: str) -> str:
 
 
 UNENDED = " && ".join(f"!{stated(name)}" for name in ("revocation", "release", "completion"))
-STANDING = f"({HELD} && {UNENDED})"
+STANDING = f"({IS_LEASED} && {UNENDED})"
 REVOKING = f"({stated('revocation')} && !{stored('revocation')})"
 CLAIM_PENDING = f"({stored('claim')} && !({same('status.?observedClaimID', 'stored.?claim.?id')}))"
 CLAIMED_BY_HOLDER = (
@@ -95,7 +94,6 @@ class Statement(Part):
     epoch: Annotated[StatedEpoch, Field(description="The epoch that this is about: status.epoch of the tenure.")]
 
 
-# ------------------------------------------------------------------------------------------------------------- claim
 class Claim(Part):
     """A request to become the holder. It is pending until the operator grants it (status.claimID is its id) or
     refuses it (status.observedClaimID is its id). A new claim needs a fresh id; the same id means the same claim.
@@ -129,10 +127,12 @@ CLAIM = statement_rule(
         f"!({same('spec.?claim.?id', 'stored.?claim.?id')})",
         "a claim is not edited: a new one needs a fresh id",
     ),
-    Check("claim.kept", f"has(spec.claim) || !({HELD} || {CLAIM_PENDING}) || {REVOKING}", "the claim still has force"),
+    Check(
+        "claim.kept", f"has(spec.claim) || !({IS_LEASED} || {CLAIM_PENDING}) || {REVOKING}", "the claim still has force"
+    ),
     Check(
         "claim.suspended",
-        when_said("claim", f"!spec.suspend || {REVOKING} || ({HELD} && {CLAIMED_BY_HOLDER})"),
+        when_said("claim", f"!spec.suspend || {REVOKING} || ({IS_LEASED} && {CLAIMED_BY_HOLDER})"),
         "work is suspended",
     ),
     Check(
@@ -144,7 +144,7 @@ CLAIM = statement_rule(
         "claim.leased",
         when_said(
             "claim",
-            f"!({HELD}) || {stated('revocation')} || {stated('release')} || {CLAIMED_BY_SUCCESSOR}"
+            f"!({IS_LEASED}) || {stated('revocation')} || {stated('release')} || {CLAIMED_BY_SUCCESSOR}"
             f" || ({CLAIMED_BY_HOLDER} && !{stated('completion')})",
         ),
         "work is leased",
@@ -169,7 +169,6 @@ CLAIM = statement_rule(
 )
 
 
-# ------------------------------------------------------------------------------------------------- the holder's words
 class Renewal(Statement):
     """The holder is alive and keeps the lease: its deadline moves to one leaseDuration after this was seen."""
 
@@ -223,7 +222,7 @@ RELEASE = statement_rule(
     "release",
     Check(
         "release.standing",
-        when_said("release", f"spec.release.epoch == {EPOCH} && {HELD} && !{stored('release')}"),
+        when_said("release", f"spec.release.epoch == {EPOCH} && {IS_LEASED} && !{stored('release')}"),
         ENDED,
     ),
     Check(
@@ -270,7 +269,6 @@ COMPLETION = statement_rule(
 )
 
 
-# ------------------------------------------------------------------------------------------ the administrator's word
 class Revocation(Statement):
     """An administrator ends a tenure at once (verb revoke), or reopens completed work. With a claim in the same write
     it is a takeover, and its reason is the takeover's.
@@ -294,7 +292,6 @@ REVOCATION = statement_rule(
 )
 
 
-# ----------------------------------------------------------------------------------------------------------- effects
 class EffectState(StrEnum):
     """How far an effect is known to have got."""
 
@@ -379,8 +376,7 @@ EFFECTS = Rule(
     ),
 )
 
-# ---------------------------------------------------------------------------------------------------------- creation
-STATEMENTS = ("claim", "renewal", "checkpoint", "release", "revocation", "completion")
+EPOCH_STATEMENTS = ("claim", "renewal", "checkpoint", "release", "revocation", "completion")
 CREATION = Rule(
     field_path=".spec",
     optional_old_self=True,
@@ -388,7 +384,9 @@ CREATION = Rule(
     checks=(
         Check(
             "creation.epoch",
-            " && ".join(f"(!has(self.spec.{n}) || self.spec.{n}.epoch <= {CREATED_EPOCH_MAX})" for n in STATEMENTS)
+            " && ".join(
+                f"(!has(self.spec.{n}) || self.spec.{n}.epoch <= {CREATED_EPOCH_MAX})" for n in EPOCH_STATEMENTS
+            )
             + f" && self.spec.effects.all(e, e.epoch <= {CREATED_EPOCH_MAX})",
             "an epoch as large as that leaves no room above it",
         ),

@@ -11,7 +11,6 @@ from worklease.api.fields import (
     EFFECTS_MAX,
     HISTORY_MAX,
     Condition,
-    ConditionReason,
     Count,
     Digest,
     GrantedEpoch,
@@ -19,12 +18,14 @@ from worklease.api.fields import (
     Instance,
     ObjectName,
     Part,
+    ReasonWord,
     Timestamp,
     Username,
     Words,
     text,
 )
 from worklease.api.statements import (
+    IS_LEASED,
     Checkpoint,
     Claim,
     Completion,
@@ -61,7 +62,7 @@ class Phase(StrEnum):
 
 
 FREE = frozenset({Phase.AVAILABLE, Phase.EXPIRED, Phase.RELEASED, Phase.REVOKED})
-STANDING = frozenset({Phase.HELD, Phase.JEOPARDY})
+LEASED = frozenset({Phase.HELD, Phase.JEOPARDY})
 
 
 class Work(Part):
@@ -134,14 +135,14 @@ class Tenure(Part):
     holder_identity: Annotated[Username | None, Field(description="Who held the work.")] = None
     instance: Annotated[Instance | None, Field(description="Which process of that identity.")] = None
     purpose: Annotated[Words | None, Field(description="What the holder said it was going to do.")] = None
-    grant_reason: Annotated[ConditionReason | None, Field(description="Why the claim was granted.")] = None
+    grant_reason: Annotated[ReasonWord | None, Field(description="Why the claim was granted.")] = None
     grant_message: Annotated[Words | None, Field(description="Why, as a sentence.")] = None
     acquire_time: Annotated[Timestamp | None, Field(description="When it was granted.")] = None
     handoff_uid: Annotated[
         Identifier | None, Field(alias="handoffUID", description="The handoff that it was granted by, if any.")
     ] = None
     end_time: Annotated[Timestamp | None, Field(description="When it ended; absent while it lasts.")] = None
-    end_reason: Annotated[ConditionReason | None, Field(description="Why it ended, as one word.")] = None
+    end_reason: Annotated[ReasonWord | None, Field(description="Why it ended, as one word.")] = None
     end_message: Annotated[Words | None, Field(description="Why it ended, in the words of whoever ended it.")] = None
     renewals: Annotated[Count | None, Field(description="Renewals that the operator which ended it had seen.")] = None
     last_renew_time: Annotated[Timestamp | None, Field(description="renewTime of the last renewal.")] = None
@@ -188,7 +189,7 @@ class WorkLeaseStatus(Part):
     jeopardy_duration_seconds: Annotated[
         JeopardySeconds | None, Field(description="The terms of the latest grant.")
     ] = None
-    grant_reason: Annotated[ConditionReason | None, Field(description="Why this holder, as one word.")] = None
+    grant_reason: Annotated[ReasonWord | None, Field(description="Why this holder, as one word.")] = None
     grant_message: Annotated[Words | None, Field(description="Why this holder, as a sentence.")] = None
     successor: Successor | None = None
     history: Annotated[
@@ -208,6 +209,15 @@ class WorkLeaseStatus(Part):
         ),
     ] = ()
 
+    def is_held_by(self, holder_identity: str, instance: str) -> bool:
+        """This very process holds the work."""
+        return self.phase in LEASED and (self.holder_identity, self.instance) == (holder_identity, instance)
+
+    def is_reserved_for(self, holder_identity: str, instance: str) -> bool:
+        """This process is the target of an accepted handoff, for whom alone the work is kept."""
+        kept = self.successor
+        return kept is not None and kept.holder_identity == holder_identity and kept.instance in (None, instance)
+
     def pending(self, claim: Claim | None) -> Claim | None:
         """The claim, when by this status it has been neither granted nor refused."""
         if claim is None or claim.epoch != self.epoch or claim.id == self.observed_claim_id:
@@ -218,7 +228,6 @@ class WorkLeaseStatus(Part):
 _HIGHER = "status.epoch > was.epoch"
 _SAME_CLAIM = same("status.?claimID", "was.?claimID")
 _SAME_HOLDER = f"{same('status.?holderIdentity', 'was.?holderIdentity')} && {same('status.?instance', 'was.?instance')}"
-_HELD = "status.phase in ['Held', 'Jeopardy']"
 _TERMS = ("holderIdentity", "instance", "claimID", "acquireTime", "leaseDurationSeconds", "jeopardyDurationSeconds")
 # What the operator itself may not write, whatever it believes.
 STATUS_RULE = Rule(
@@ -242,7 +251,7 @@ STATUS_RULE = Rule(
         ),
         Check(
             "status.terms",
-            f"!({_HELD}) || ({' && '.join(f'has(status.{name})' for name in _TERMS)})",
+            f"!({IS_LEASED}) || ({' && '.join(f'has(status.{name})' for name in _TERMS)})",
             "a held lease has a holder, a claim and terms",
         ),
     ),

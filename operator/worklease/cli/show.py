@@ -7,7 +7,7 @@ from typing import Any
 
 from worklease.api.crd import API_VERSION
 from worklease.api.statements import UNRECONCILED
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
 from worklease.cli.printing import coloured, dump, dump_list, name_of, plain, second, shown, table
@@ -160,7 +160,7 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
         f"{work.key}: {spec.work.type} {spec.work.id}, {coloured(state.phase)}"
         + (", suspended" if spec.suspend else "")
     ]
-    if state.phase in STANDING:
+    if state.phase in LEASED:
         lines.append(f"held by {state.holder_identity} ({state.instance}) under epoch {state.epoch}")
         lines.append(f"expires in {expires_in(work, now)}, going by the holder's last renewal")
     lines.append(f"next: {next_actor(work)}")
@@ -174,7 +174,7 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
 def expires_in(work: WorkLease, now: datetime) -> str:
     """How long until the work is free if nothing is heard; empty when nobody holds it."""
     state, renewal = work.status, work.spec.renewal
-    if state.phase not in STANDING:
+    if state.phase not in LEASED:
         return ""
     heard = renewal.renew_time if renewal is not None and renewal.epoch == state.epoch else state.acquire_time
     at = parse_rfc3339(heard)
@@ -209,7 +209,7 @@ def _ending(work: WorkLease) -> str | None:
     """The statement that ends this tenure, while the operator has not decided so yet."""
     spec, state = work.spec, work.status
     said = {"revocation": spec.revocation, "completion": spec.completion, "release": spec.release}
-    ends = {"revocation"} if state.phase is Phase.COMPLETED else set(said) if state.phase in STANDING else set()
+    ends = {"revocation"} if state.phase is Phase.COMPLETED else set(said) if state.phase in LEASED else set()
     return next((name for name, one in said.items() if name in ends and one and one.epoch == state.epoch), None)
 
 

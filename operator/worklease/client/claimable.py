@@ -1,22 +1,18 @@
 """Whether a claim of ours would be admitted, read off the object: what a waiter watches for, without asking."""
 
 from worklease.api.statements import Revocation
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.client.identity import Identity
 
 
 def held_by(work: WorkLease, me: Identity) -> bool:
     """This very process holds it, as far as status says."""
-    status = work.status
-    return status.phase in STANDING and status.holder_identity == me.username and status.instance == me.instance
+    return work.status.is_held_by(me.username, me.instance)
 
 
-def is_successor(work: WorkLease, me: Identity) -> bool:
-    """The work is reserved for us."""
-    successor = work.status.successor
-    return (
-        successor is not None and successor.holder_identity == me.username and successor.instance in (None, me.instance)
-    )
+def reserved_for(work: WorkLease, me: Identity) -> bool:
+    """It is kept for us, as the target of a handoff."""
+    return work.status.is_reserved_for(me.username, me.instance)
 
 
 def is_claimable(work: WorkLease, me: Identity) -> bool:
@@ -30,9 +26,9 @@ def is_claimable(work: WorkLease, me: Identity) -> bool:
         return False
     if status.phase is Phase.COMPLETED and not revoked:
         return False
-    if status.successor is not None and not revoked and not is_successor(work, me):
+    if status.successor is not None and not revoked and not reserved_for(work, me):
         return False
-    if status.phase not in STANDING or ended or is_successor(work, me):
+    if status.phase not in LEASED or ended or reserved_for(work, me):
         return True
     completed = spec.completion is not None and spec.completion.epoch == status.epoch
     return held_by(work, me) and not completed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from worklease.api.statements import Claim, Release
-from worklease.api.worklease import STANDING, WorkLease
+from worklease.api.worklease import LEASED, WorkLease
 from worklease.client.claimable import held_by, is_over
 from worklease.client.clock import Clock
 from worklease.client.identity import Identity
@@ -176,7 +176,7 @@ class Deciding:
     def _is_granted(self, work: WorkLease) -> bool:
         status, claim_id = work.status, self._claim.id
         if status.claim_id == claim_id:
-            if status.phase in STANDING and held_by(work, self._me):
+            if status.phase in LEASED and held_by(work, self._me):
                 return True
             raise ClaimRefused(self._lease, "the claim was granted, and its tenure has ended before it was used")
         if status.observed_claim_id == claim_id:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any
 
-from worklease.api.worklease import STANDING, WorkLease
+from worklease.api.worklease import LEASED, WorkLease
 from worklease.client.clock import Clock
 from worklease.client.deciding import Grant
 from worklease.client.reading import parsed
@@ -94,7 +94,6 @@ class Holding:
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
 
-    # ------------------------------------------------------------------------------------------------------- belief
     @property
     def key(self) -> str:
         """NAMESPACE/NAME."""
@@ -150,7 +149,6 @@ class Holding:
             await self._changed.wait()
         return now
 
-    # ------------------------------------------------------------------------------------------------------ keeping
     def start(self) -> None:
         """Begins to renew, and to watch the clock."""
         self._keeper = asyncio.create_task(self._keep(), name=f"renew {self.key}")
@@ -353,6 +351,6 @@ def ended(work: WorkLease, epoch: int) -> tuple[LostReason, str] | None:
         if tenure.epoch == epoch and tenure.end_reason:
             reason, message = _ENDS.get(tenure.end_reason, (LostReason.REFUSED, tenure.end_reason))
             return reason, message + (f": {tenure.end_message}" if tenure.end_message else "")
-    if status.epoch != epoch or status.phase not in STANDING:
+    if status.epoch != epoch or status.phase not in LEASED:
         return LostReason.REFUSED, f"the epoch of the work is {status.epoch}, and it is {status.phase}"
     return None

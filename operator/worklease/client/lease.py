@@ -131,7 +131,6 @@ class Lease:
         """Ends belief and renewing, and says nothing: the work is free once the lease has lapsed."""
         self._holding.finish()
 
-    # ------------------------------------------------------------------------------------------------------ effects
     @contextlib.asynccontextmanager
     async def effect(
         self, recipient: str, action: str, *, digest: str | None = None, id: str | None = None
@@ -231,7 +230,6 @@ class Lease:
     def _soon(self) -> float:
         return self._holding.clock() + RECORD_SECONDS
 
-    # --------------------------------------------------------------------------------------------------- statements
     async def checkpoint(self, uri: str, digest: str) -> None:
         """Says where the work stands, for whoever continues it. Allowed in jeopardy."""
 
@@ -319,7 +317,6 @@ class Lease:
                 lambda: stating(release=release.manifest())
             )
 
-    # -------------------------------------------------------------------------------------------------------- plumbing
     async def _say(self, patch: Callable[[], Patch], said: Callable[[WorkLease], bool], *, ends: float) -> None:
         """Says something whose patch depends on what is stored; again when that has changed in the meantime."""
         for attempt in range(RETRIES_MAX):

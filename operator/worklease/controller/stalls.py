@@ -34,14 +34,15 @@ async def mark(session: Session, unreadable: Unreadable) -> None:
     metadata, status = raw["metadata"], raw.get("status") or {}
     message = words(f"this operator cannot read the object: {unreadable.explanation}")
     before = [c for c in status.get("conditions") or [] if isinstance(c, dict)]
-    if any(c.get("type") == ConditionName.STALLED and c.get("message") == message for c in before):
+    known = next((c for c in before if c.get("type") == ConditionName.STALLED and c.get("status") == "True"), {})
+    if known.get("message") == message:
         return
     stalled = {
         "type": ConditionName.STALLED.value,
         "status": "True",
         "reason": StallReason.UNREADABLE.value,
         "message": message,
-        "lastTransitionTime": rfc3339(session.server_clock.now()),
+        "lastTransitionTime": known.get("lastTransitionTime") or rfc3339(session.server_clock.now()),
     }
     conditions = [*[c for c in before if c.get("type") != ConditionName.STALLED][:15], stalled]
     patch = [

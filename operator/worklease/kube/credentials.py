@@ -70,8 +70,14 @@ class Credentials:
         return context
 
     async def authorization(self) -> str | None:
-        """The value of the Authorization header; None with a client certificate only."""
-        value = await self._configuration.get_api_key_with_prefix("BearerToken")
+        """The value of the Authorization header; None with a client certificate only.
+
+        Raises ConfigurationError when the token that it was read from cannot be read any more.
+        """
+        try:
+            value = await self._configuration.get_api_key_with_prefix("BearerToken")
+        except (kube_config.ConfigException, OSError, ValueError) as error:
+            raise ConfigurationError(f"the token cannot be read again: {error}") from error
         return str(value) if value else self._configuration.get_basic_auth_token() if self._basic() else None
 
     def _basic(self) -> bool:

@@ -89,8 +89,9 @@ class Session:
         value = await self.credentials.authorization()
         if value is not None:
             request.headers["Authorization"] = value
+        sent_at = time.monotonic()
         response = await handler(request)
-        self.server_clock.hear(response.headers.get("Date"))
+        self.server_clock.hear(response.headers.get("Date"), sent_at)
         if response.status == 401 and value is not None:
             await self.credentials.renew(value)
             renewed = await self.credentials.authorization()

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
-from worklease.api.worklease import STANDING, Work, WorkLease
-from worklease.client.claimable import is_claimable, is_successor
+from worklease.api.worklease import LEASED, Work, WorkLease
+from worklease.client.claimable import is_claimable, reserved_for
 from worklease.client.claims import Wanted
 from worklease.client.handoffs import Offer
 from worklease.client.lease import Lease
@@ -218,7 +218,7 @@ def state_of(agent: Agent, work: WorkLease) -> results.StatusAnswer:
         claimable=is_claimable(work, me),
         why=why,
         leased_until=rfc3339_seconds(until) if until else None,
-        reserved_for_you=is_successor(work, me),
+        reserved_for_you=reserved_for(work, me),
         lease=LeaseState.of(tenure.lease) if tenure is not None and tenure.is_held else None,
         checkpoint=Place(uri=stored.uri, digest=stored.digest) if stored else None,
         unreconciled=open_effects(tuple(spec.effects)),
@@ -228,7 +228,7 @@ def state_of(agent: Agent, work: WorkLease) -> results.StatusAnswer:
 def leased_until(work: WorkLease) -> datetime | None:
     """When the work is free if nothing more is heard, by the holder's own word: advice."""
     state, renewal = work.status, work.spec.renewal
-    if state.phase not in STANDING:
+    if state.phase not in LEASED:
         return None
     heard = renewal.renew_time if renewal is not None and renewal.epoch == state.epoch else state.acquire_time
     at = parse_rfc3339(heard)

@@ -202,7 +202,6 @@ class Tenure:
             child.cancel()
         await asyncio.gather(*children, return_exceptions=True)
 
-    # ------------------------------------------------------------------------------------------------------- effects
     async def begin_effect(self, recipient: str, action: str, digest: str | None, id: str | None) -> OpenEffect:
         """Logs it as Attempted; it is open until it is finished, or the block ends.
 
@@ -257,7 +256,6 @@ class Tenure:
             if begun.done():
                 self.effects.pop(begun.result().reported.id, None)
 
-    # -------------------------------------------------------------------------------------------------------- offers
     async def offer(self, make: Callable[[Lease], Awaitable[Offer]]) -> Offer:
         """Offers the tenure, and waits beside the block for what becomes of it."""
         if self._offers >= OPEN_OFFERS_MAX:

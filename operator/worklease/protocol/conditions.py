@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from worklease.api.fields import Condition
 from worklease.api.statements import UNRECONCILED
-from worklease.api.worklease import STANDING, Phase, WorkLease, WorkLeaseStatus
+from worklease.api.worklease import LEASED, Phase, WorkLease, WorkLeaseStatus
+from worklease.protocol.history import words
 from worklease.protocol.moments import Moment, rfc3339
 from worklease.protocol.observation import Observation
 from worklease.protocol.reasons import ConditionName, ConditionReason, StallReason
@@ -32,11 +34,13 @@ class Stall:
 
 
 def claimable(lease: WorkLease, status: WorkLeaseStatus) -> Verdict:
+    if lease.metadata.deletion_timestamp is not None:
+        return Verdict(False, ConditionReason.DELETING, "the object is being deleted")
     if status.phase is Phase.COMPLETED:
         return Verdict(False, Phase.COMPLETED, "the work is complete")
     if lease.spec.suspend:
         return Verdict(False, ConditionReason.SUSPENDED, "the work is suspended")
-    if status.phase in STANDING:
+    if status.phase in LEASED:
         return Verdict(False, ConditionReason.HELD, "the work is leased")
     if status.successor is not None:
         return Verdict(False, ConditionReason.RESERVED, "the work is reserved for the target of a handoff")
@@ -72,7 +76,8 @@ _PHASE_MESSAGES = {
     Phase.COMPLETED: "the work is complete",
 }
 
-# Those that decide whether anything has changed; the rest is rewritten when something has.
+# Those that decide whether anything has changed; the rest is rewritten when something has. The effects of a holder
+# change with every effect, those of free work only when somebody reconciles them.
 _SIGNIFICANT: dict[ConditionName, Callable[[WorkLease, WorkLeaseStatus], Verdict]] = {
     ConditionName.CLAIMABLE: claimable,
     ConditionName.HELD: held,
@@ -93,8 +98,12 @@ def derive(
     """The conditions for `status`: those it has when neither it (`changed`) nor a significant one has changed."""
     before = {condition.type: condition for condition in status.conditions}
     verdicts: dict[ConditionName, Verdict] = {name: judge(lease, status) for name, judge in _SIGNIFICANT.items()}
+    if status.phase not in LEASED:
+        verdicts[ConditionName.EFFECTS_RECONCILED] = effects_reconciled(lease, status)
     if stall is not None:
         verdicts[ConditionName.STALLED] = Verdict(True, stall.reason, stall.message)
+        if verdicts[ConditionName.CLAIMABLE].true:
+            verdicts[ConditionName.CLAIMABLE] = Verdict(False, ConditionReason.STALLED, "no claim can be granted now")
     elif ConditionName.STALLED in before:
         verdicts[ConditionName.STALLED] = Verdict(
             False, ConditionReason.AS_EXPECTED, "the operator acts on this object"
@@ -108,24 +117,25 @@ def derive(
         )
     elif ConditionName.CLOCK_SKEW in before:
         verdicts[ConditionName.CLOCK_SKEW] = Verdict(False, ConditionReason.AS_EXPECTED, "renewTime is as it should be")
-    return tuple(_condition(name, verdict, before.get(name), now) for name, verdict in verdicts.items())
+    return tuple(condition(name, verdict, before.get(name), now.wall) for name, verdict in verdicts.items())
 
 
 def _says(condition: Condition | None, verdict: Verdict) -> bool:
-    return (
-        condition is not None
-        and condition.status == str(verdict.true)
-        and condition.reason == verdict.reason
-        and condition.message == verdict.message
-    )
+    return condition is not None and said(condition) == (str(verdict.true), str(verdict.reason), verdict.message)
 
 
-def _condition(name: ConditionName, verdict: Verdict, before: Condition | None, now: Moment) -> Condition:
+def said(condition: Condition) -> tuple[str, str, str]:
+    """What a condition says, whatever its type and since when."""
+    return condition.status, condition.reason, condition.message
+
+
+def condition(name: str, verdict: Verdict, before: Condition | None, wall: datetime) -> Condition:
+    """The condition of this type from now on: lastTransitionTime moves only when its status does."""
     kept = before is not None and before.status == str(verdict.true)
     return Condition(
-        type=name.value,
+        type=str(name),
         status=str(verdict.true),
-        last_transition_time=before.last_transition_time if before is not None and kept else rfc3339(now.wall),
+        last_transition_time=before.last_transition_time if before is not None and kept else rfc3339(wall),
         reason=str(verdict.reason),
-        message=verdict.message,
+        message=words(verdict.message),
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 from worklease.api.fields import STATED_EPOCH_MAX
 from worklease.api.handoff import Handoff, HandoffPhase
-from worklease.api.statements import STATEMENTS, UNRECONCILED, Claim
-from worklease.api.worklease import STANDING, Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
+from worklease.api.statements import EPOCH_STATEMENTS, UNRECONCILED, Claim
+from worklease.api.worklease import LEASED, Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
 from worklease.protocol import conditions, history
 from worklease.protocol import handoffs as handoff_rules
 from worklease.protocol.conditions import Stall
@@ -104,7 +104,6 @@ def decide(
     return Decision(draft.status, None, tuple(draft.notices), draft.refusal)
 
 
-# ------------------------------------------------------------------------------------------------------------- steps
 def _adopt(draft: _Draft) -> None:
     """Lost or restored status: take the highest epoch that the statements mention, before anything is granted."""
     spec = draft.lease.spec
@@ -131,7 +130,7 @@ def _adopt(draft: _Draft) -> None:
 
 def _complete(draft: _Draft) -> None:
     completion, epoch = draft.lease.spec.completion, draft.status.epoch
-    if completion is None or completion.epoch != epoch or draft.status.phase not in STANDING:
+    if completion is None or completion.epoch != epoch or draft.status.phase not in LEASED:
         return
     if not _reconciled(draft.lease):
         return  # the API server does not admit it: it has no force, and the lease is timed as before
@@ -143,7 +142,7 @@ def _revoke(draft: _Draft) -> None:
     revocation, epoch = draft.lease.spec.revocation, draft.status.epoch
     if revocation is None or revocation.epoch != epoch:
         return
-    if draft.status.phase in STANDING or draft.status.phase is Phase.COMPLETED:
+    if draft.status.phase in LEASED or draft.status.phase is Phase.COMPLETED:
         draft.end(Phase.REVOKED, EndReason.REVOKED, revocation.reason)
         draft.notice(EventReason.REVOKED, f"epoch {epoch} revoked: {revocation.reason}", warning=True)
     elif draft.status.successor is not None:
@@ -153,7 +152,7 @@ def _revoke(draft: _Draft) -> None:
 
 def _release(draft: _Draft) -> None:
     release, epoch = draft.lease.spec.release, draft.status.epoch
-    if release is None or release.epoch != epoch or draft.status.phase not in STANDING:
+    if release is None or release.epoch != epoch or draft.status.phase not in LEASED:
         return
     draft.end(Phase.RELEASED, EndReason.RELEASED, release.reason)
     draft.notice(EventReason.RELEASED, f"epoch {epoch} released: {release.reason or 'no reason given'}")
@@ -162,7 +161,7 @@ def _release(draft: _Draft) -> None:
 def _lapse(draft: _Draft) -> None:
     """Held -> Jeopardy -> Expired by the operator's clock; a renewal seen in jeopardy leads back."""
     seen, status, clock = draft.observation, draft.status, draft.now.clock_seconds
-    if seen is None or seen.epoch != status.epoch or status.phase not in STANDING:
+    if seen is None or seen.epoch != status.epoch or status.phase not in LEASED:
         return
     if seen.expires_at <= clock:
         draft.end(Phase.EXPIRED, EndReason.EXPIRED, "no renewal was seen in time")
@@ -229,13 +228,13 @@ _STEPS: tuple[Callable[[_Draft], None], ...] = (
 )
 
 
-# ------------------------------------------------------------------------------------------------------------ grants
 def _refusal(claim: Claim, status: WorkLeaseStatus) -> RefusalReason | None:
     if status.phase is Phase.COMPLETED:
         return RefusalReason.WORK_COMPLETE
-    if is_successor(claim, status.successor):
+    claimant = claim.holder_identity, claim.instance
+    if status.is_reserved_for(*claimant):
         return None
-    if status.phase in STANDING and not is_holder(claim, status):
+    if status.phase in LEASED and not status.is_held_by(*claimant):
         return RefusalReason.WORK_LEASED
     if status.successor is not None:
         return RefusalReason.WORK_RESERVED
@@ -248,7 +247,7 @@ def _grant(draft: _Draft, claim: Claim) -> None:
     if epoch is None:
         return
     reason, message = _why(claim, status, lease, draft.handoffs)
-    if status.phase in STANDING:
+    if status.phase in LEASED:
         ended = EndReason.HANDED_OVER if reason is GrantReason.HANDOFF else EndReason.RECLAIMED
         draft.set(history=history.closed(lease, status, draft.observation, now, ended, message))
     acquire_time = rfc3339(now.wall)
@@ -292,9 +291,9 @@ def _why(
     revocation = lease.spec.revocation
     if revocation is not None and revocation.epoch == status.epoch:
         return GrantReason.AFTER_REVOCATION, revocation.reason
-    if status.successor is not None and is_successor(claim, status.successor):
+    if status.successor is not None and status.is_reserved_for(claim.holder_identity, claim.instance):
         return GrantReason.HANDOFF, handoff_rules.subject_of(handoffs, status.successor)
-    if status.phase in STANDING:
+    if status.phase in LEASED:
         return GrantReason.RECLAIM, "the holder claimed again"
     return _AFTER.get(status.phase, (GrantReason.FIRST_GRANT, "nobody had held the work"))
 
@@ -306,27 +305,13 @@ _AFTER = {
 }
 
 
-def is_holder(claim: Claim, status: WorkLeaseStatus) -> bool:
-    """The claimant is the process that holds the work."""
-    return claim.holder_identity == status.holder_identity and claim.instance == status.instance
-
-
-def is_successor(claim: Claim, successor: Successor | None) -> bool:
-    """The claimant is the one that the work is reserved for."""
-    return (
-        successor is not None
-        and claim.holder_identity == successor.holder_identity
-        and (successor.instance is None or successor.instance == claim.instance)
-    )
-
-
 def _reconciled(lease: WorkLease) -> bool:
     return not any(effect.state in UNRECONCILED for effect in lease.spec.effects)
 
 
 def highest_mentioned(lease: WorkLease) -> int:
     """The highest epoch that any statement names; 0 when none does."""
-    spoken = [getattr(lease.spec, name) for name in STATEMENTS]
+    spoken = [getattr(lease.spec, name) for name in EPOCH_STATEMENTS]
     named = [statement.epoch for statement in spoken if statement is not None]
     return max([*named, *(effect.epoch for effect in lease.spec.effects)], default=0)
 
@@ -356,7 +341,7 @@ def next_epoch(lease: WorkLease, status: WorkLeaseStatus, floor: int) -> tuple[i
 def _wake_at(draft: _Draft) -> float | None:
     times: list[float] = []
     seen, status = draft.observation, draft.status
-    if seen is not None and seen.epoch == status.epoch and status.phase in STANDING:
+    if seen is not None and seen.epoch == status.epoch and status.phase in LEASED:
         times.append(seen.lapses_at if status.phase is Phase.HELD else seen.expires_at)
     successor = status.successor
     if successor is not None and not _untold(successor, draft.handoffs):

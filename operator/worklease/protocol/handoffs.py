@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from worklease.api.fields import Condition
 from worklease.api.handoff import Handoff, HandoffPhase, HandoffStatus, ResponseDecision
 from worklease.api.worklease import Phase, Successor, Tenure, WorkLease, WorkLeaseStatus
+from worklease.protocol.conditions import Verdict, condition, said
 from worklease.protocol.history import words
 from worklease.protocol.moments import Moment, parse_rfc3339, rfc3339, rfc3339_seconds
-from worklease.protocol.reasons import HandoffConditionName, StaleReason
+from worklease.protocol.reasons import HandoffConditionName, HandoffConditionReason, StaleReason
 
 OPEN = frozenset({HandoffPhase.PENDING, HandoffPhase.ACCEPTED})
 """Phases from which a handoff still moves; every other one is final."""
+TAKEN = frozenset({HandoffPhase.ACCEPTED, HandoffPhase.LAPSED})
+"""Phases of a handoff whose acceptance has taken effect."""
 OFFERABLE = frozenset({Phase.HELD, Phase.JEOPARDY, Phase.EXPIRED})
 """Phases in which there is a tenure to hand over: held, or free after a grant that was not given back or revoked."""
 UNANSWERED = "the target has not answered yet"
@@ -56,9 +59,11 @@ def _epoch_to_offer(handoff: Handoff, lease: WorkLease | None) -> int | None:
 
 def _is_offerable(lease: WorkLease, status: WorkLeaseStatus) -> bool:
     """Whether the tenure of that status can be handed over; not once it is revoked, though it had expired before."""
-    revocation = lease.spec.revocation
-    revoked = revocation is not None and revocation.epoch == status.epoch
-    return status.phase in OFFERABLE and not revoked
+    return status.phase in OFFERABLE and not _is_revoked(lease, status)
+
+
+def _is_revoked(lease: WorkLease, status: WorkLeaseStatus) -> bool:
+    return lease.spec.revocation is not None and lease.spec.revocation.epoch == status.epoch
 
 
 def objection(handoff: Handoff, epoch: int, lease: WorkLease, status: WorkLeaseStatus) -> StaleReason | None:
@@ -85,7 +90,6 @@ def _holder(status: WorkLeaseStatus) -> tuple[str | None, str | None]:
     return (last.holder_identity, last.instance) if last is not None else (None, None)
 
 
-# ----------------------------------------------------------------------------------------------- on the WorkLease
 def successor(
     handoffs: Iterable[Handoff], lease: WorkLease, status: WorkLeaseStatus, now: Moment
 ) -> tuple[Successor, Handoff] | None:
@@ -128,8 +132,7 @@ def _fits(handoff: Handoff, lease: WorkLease, status: WorkLeaseStatus) -> bool:
 
 def _has_taken_effect(handoff: Handoff, status: WorkLeaseStatus) -> bool:
     """At most one acceptance takes effect for each epoch, also when its target did not claim in time."""
-    taken = (HandoffPhase.ACCEPTED, HandoffPhase.LAPSED)
-    return handoff.status.phase in taken and offered_epoch(handoff) == status.epoch
+    return handoff.status.phase in TAKEN and offered_epoch(handoff) == status.epoch
 
 
 def at_stake(before: WorkLeaseStatus, after: WorkLeaseStatus) -> Successor | None:
@@ -145,7 +148,6 @@ def subject_of(handoffs: Iterable[Handoff], reserved: Successor) -> str:
     return f"handoff {reserved.handoff}"
 
 
-# ------------------------------------------------------------------------------------------------- on the Handoff
 def decide_handoff(
     handoff: Handoff, lease: WorkLease | None, now: Moment, *, others: Iterable[Handoff] = ()
 ) -> HandoffDecision:
@@ -238,7 +240,7 @@ def _reservation_ended(lease: WorkLease | None, epoch: int | None) -> tuple[Hand
         return HandoffPhase.LAPSED, "the work was deleted before the target claimed it"
     if lease.status.epoch != epoch:
         return HandoffPhase.STALE, _because(StaleReason.EPOCH_MOVED)
-    if not _is_offerable(lease, lease.status) and lease.status.phase is not Phase.RELEASED:
+    if _is_revoked(lease, lease.status) or lease.status.phase not in (*OFFERABLE, Phase.RELEASED):
         return HandoffPhase.STALE, _because(StaleReason.TENURE_ENDED)
     return HandoffPhase.LAPSED, "the target did not claim in time"
 
@@ -264,33 +266,26 @@ def _conditions(
     handoff: Handoff, lease: WorkLease | None, phase: HandoffPhase, message: str, now: Moment
 ) -> tuple[Condition, ...]:
     before = {condition.type: condition for condition in handoff.status.conditions}
-    verdicts: list[tuple[str, bool, str, str]] = [(HandoffConditionName.READY.value, True, phase.value, message)]
+    verdicts: dict[HandoffConditionName, Verdict] = {HandoffConditionName.READY: Verdict(True, phase, message)}
     offered = handoff.spec.checkpoint
-    moved_before = before.get(HandoffConditionName.CHECKPOINT_MOVED.value)
+    moved_before = before.get(HandoffConditionName.CHECKPOINT_MOVED)
     if offered is not None and phase in OPEN and lease is not None:
         stored = lease.spec.checkpoint.digest if lease.spec.checkpoint is not None else None
-        moved = stored != offered.digest
-        text = "the work's checkpoint is another than the one that was offered" if moved else "as it was offered"
-        verdicts.append((HandoffConditionName.CHECKPOINT_MOVED.value, moved, "Moved" if moved else "AsOffered", text))
+        verdicts[HandoffConditionName.CHECKPOINT_MOVED] = _MOVED if stored != offered.digest else _AS_OFFERED
     elif moved_before is not None:  # it tells how things stood when the handoff ended
-        kept = moved_before.status == "True"
-        verdicts.append((moved_before.type, kept, moved_before.reason, moved_before.message))
-    if lease is None or HandoffConditionName.WORK_LEASE_MISSING.value in before:
-        missing = lease is None
-        text = f"there is no WorkLease {handoff.spec.work_lease_name} in this namespace" if missing else "it exists"
-        verdicts.append(
-            (HandoffConditionName.WORK_LEASE_MISSING.value, missing, "Missing" if missing else "Found", text)
-        )
-    return tuple(_condition(*verdict, before.get(verdict[0]), now) for verdict in verdicts)
+        kept = Verdict(moved_before.status == "True", moved_before.reason, moved_before.message)
+        verdicts[HandoffConditionName.CHECKPOINT_MOVED] = kept
+    if lease is None:
+        text = f"there is no WorkLease {handoff.spec.work_lease_name} in this namespace"
+        verdicts[HandoffConditionName.WORK_LEASE_MISSING] = Verdict(True, HandoffConditionReason.MISSING, text)
+    elif HandoffConditionName.WORK_LEASE_MISSING in before:
+        verdicts[HandoffConditionName.WORK_LEASE_MISSING] = Verdict(False, HandoffConditionReason.FOUND, "it exists")
+    return tuple(condition(name, verdict, before.get(name), now.wall) for name, verdict in verdicts.items())
 
 
-def _condition(name: str, true: bool, reason: str, message: str, before: Condition | None, now: Moment) -> Condition:
-    kept = before is not None and before.status == str(true)
-    since = before.last_transition_time if before is not None and kept else rfc3339(now.wall)
-    return Condition(type=name, status=str(true), last_transition_time=since, reason=reason, message=words(message))
+_MOVED = Verdict(True, HandoffConditionReason.MOVED, "the work's checkpoint is another than the one that was offered")
+_AS_OFFERED = Verdict(False, HandoffConditionReason.AS_OFFERED, "as it was offered")
 
 
 def _same(one: tuple[Condition, ...], other: tuple[Condition, ...]) -> bool:
-    return [(c.type, c.status, c.reason, c.message) for c in one] == [
-        (c.type, c.status, c.reason, c.message) for c in other
-    ]
+    return [(c.type, *said(c)) for c in one] == [(c.type, *said(c)) for c in other]

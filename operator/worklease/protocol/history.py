@@ -30,8 +30,15 @@ def closed(
     reason: EndReason,
     message: str,
 ) -> tuple[Tenure, ...]:
-    """The history of `status` with the tenure of its epoch ended, or its end replaced where it had ended before."""
+    """The history of `status` with the tenure of its epoch ended.
+
+    An end that is stored stays as it is: reopened work keeps how it was completed. One that was drafted in this very
+    decision is replaced.
+    """
     history = status.history
+    stored = lease.status.history[-1] if lease.status.history else None
+    if stored is not None and stored.epoch == status.epoch and stored.end_time is not None:
+        return history
     if history and history[-1].epoch == status.epoch:
         rest, tenure = history[:-1], history[-1]
     else:  # the entry was lost with an older status

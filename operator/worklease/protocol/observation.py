@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from worklease.api.worklease import STANDING, Phase, WorkLease
+from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.protocol.moments import Moment, parse_rfc3339
 
 SKEW_ALLOWANCE_SECONDS = 5.0
@@ -55,10 +55,11 @@ def _owns_renewal(fields: Any) -> bool:
 def observe(previous: Observation | None, lease: WorkLease, now: Moment, heard: datetime | None) -> Observation | None:
     """What is known of the tenure once `lease` has been seen at `now`; None when nobody holds it.
 
-    `heard` is last_heard() in the server's time, used at the first sight of a tenure only.
+    `heard` is last_heard() in the server's time. It bounds the wait at the first sight of a tenure, and tells on which
+    side of a Jeopardy that is seen together with a new renewal that renewal was.
     """
     status = lease.status
-    if status.phase not in STANDING or status.lease_duration_seconds is None:
+    if status.phase not in LEASED or status.lease_duration_seconds is None:
         return None
     lease_seconds = status.lease_duration_seconds
     both_seconds = lease_seconds + (status.jeopardy_duration_seconds or 0)
@@ -83,11 +84,19 @@ def observe(previous: Observation | None, lease: WorkLease, now: Moment, heard: 
     if status.phase is previous.phase:
         return seen
     if status.phase is Phase.JEOPARDY:
-        # Whoever wrote it judged the renewal in the same object as lapsed: two replicas must not undo each other.
-        return replace(seen, phase=status.phase, lapses_at=min(seen.lapses_at, clock))
+        renewed_since = renew_time != previous.renew_time and _surely_renewed(heard, lease_seconds, now)
+        # Else whoever wrote it judged the renewal beside it as lapsed: two replicas must not undo each other.
+        return replace(
+            seen, phase=status.phase, lapses_at=seen.lapses_at if renewed_since else min(seen.lapses_at, clock)
+        )
     if seen.lapses_at <= clock:  # Held again by a replica that saw a renewal which this one did not
         seen = replace(seen, lapses_at=clock + lease_seconds, expires_at=clock + both_seconds)
     return replace(seen, phase=status.phase)
+
+
+def _surely_renewed(heard: datetime | None, lease_seconds: int, now: Moment) -> bool:
+    """The renewal that the server dated so has not lapsed, however far apart the clocks are."""
+    return heard is not None and now.clock_at(heard) + lease_seconds - SKEW_ALLOWANCE_SECONDS > now.clock_seconds
 
 
 def _first_sight(
@@ -100,12 +109,10 @@ def _first_sight(
 ) -> Observation:
     clock, in_jeopardy = now.clock_seconds, lease.status.phase is Phase.JEOPARDY
     lapses_at, expires_at = clock + lease_seconds, clock + both_seconds
-    surely_renewed = False
     if heard is not None:
         heard_at = now.clock_at(heard)
         lapses_at = min(lapses_at, heard_at + lease_seconds + SKEW_ALLOWANCE_SECONDS)
         expires_at = min(expires_at, heard_at + both_seconds + SKEW_ALLOWANCE_SECONDS)
-        surely_renewed = heard_at + lease_seconds - SKEW_ALLOWANCE_SECONDS > clock
-    if in_jeopardy and not surely_renewed:
+    if in_jeopardy and not _surely_renewed(heard, lease_seconds, now):
         lapses_at = min(lapses_at, clock)
     return Observation(lease.status.epoch, lease.status.phase, renew_time, lapses_at, expires_at, seen_at=clock)

@@ -26,7 +26,7 @@ class EndReason(StrEnum):
     COMPLETED = "Completed"
     """The holder declared the work done."""
     REVOKED = "Revoked"
-    """An administrator ended it, or reopened work that was completed."""
+    """An administrator ended it, also in the same moment as its holder completed it."""
     RELEASED = "Released"
     """The holder gave the work back."""
     EXPIRED = "Expired"
@@ -73,7 +73,7 @@ class ConditionName(StrEnum):
     EXPIRED = "Expired"
     """True when the last tenure ended for want of a renewal."""
     EFFECTS_RECONCILED = "EffectsReconciled"
-    """False when an effect was Attempted or Unknown at the last transition."""
+    """False when an effect is Attempted or Unknown; of work that is held, when one was at the last transition."""
     STALLED = "Stalled"
     """True while the operator cannot act on this object; present only then and after."""
     CLOCK_SKEW = "ClockSkew"
@@ -85,6 +85,10 @@ class ConditionReason(StrEnum):
 
     FREE = "Free"
     """Claimable: nobody holds the work."""
+    DELETING = "Deleting"
+    """Not Claimable: the object is being deleted."""
+    STALLED = "Stalled"
+    """Not Claimable: the operator cannot grant, as condition Stalled explains."""
     SUSPENDED = "Suspended"
     """Not Claimable: spec.suspend is true."""
     HELD = "Held"
@@ -125,6 +129,19 @@ class HandoffConditionName(StrEnum):
     """True when the work's checkpoint is not the one that was offered; present only for an offer with one."""
     WORK_LEASE_MISSING = "WorkLeaseMissing"
     """True while there is no such WorkLease; present only then and after."""
+
+
+class HandoffConditionReason(StrEnum):
+    """The reasons of a handoff's conditions; that of Ready is the phase."""
+
+    AS_OFFERED = "AsOffered"
+    """The work's checkpoint is the one that was offered."""
+    MOVED = "Moved"
+    """The work's checkpoint is another than the one that was offered."""
+    MISSING = "Missing"
+    """There is no WorkLease of that name in the namespace."""
+    FOUND = "Found"
+    """There is one now."""
 
 
 class EventReason(StrEnum):
