@@ -36,6 +36,7 @@ def rendered() -> str:
         _enum("Reasons of Events about a WorkLease", reasons.EventReason),
         _enum("Phases of a handoff, and the reasons of its Events", handoff.HandoffPhase),
         _enum("Conditions of a handoff", reasons.HandoffConditionName),
+        _enum("Reasons of a handoff's conditions", reasons.HandoffConditionReason),
         _enum("Why a handoff is Stale", reasons.StaleReason),
         _metrics(),
     ]
@@ -68,13 +69,15 @@ def _refusals() -> str:
             *(row for level, rules in worklease.RULES.items() for row in _rows(rules, level)),
             *_rows(handoff.RULES, ""),
         ],
-        "The API server answers 422 (Invalid) with `FIELD: Forbidden: MESSAGE`.",
+        "The API server answers 422 (Invalid) with `FIELD: Forbidden: MESSAGE`; of `status`, which only the operator "
+        'writes, with `status: Invalid value: "object": MESSAGE`.',
     )
 
 
 def _policy_refusals() -> str:
     rows = [(f"`{policy.name}`", check.message) for policy in policies.POLICIES for check in policy.checks]
     rows += [("`worklease-fence`", check.message) for check in fence_policy.OBJECT_CHECKS]
+    rows.append(("`worklease-fence-standing`", fence_policy.STANDING_CHECK.message))
     return _table(
         "Refusals by the admission policies",
         ("policy", "message"),
@@ -104,6 +107,15 @@ def _member_docstrings(enum: type[StrEnum]) -> dict[str, str]:
 
 
 def _metrics() -> str:
-    families: list[Metric] = list(Metrics(View()).registry.collect())
-    rows = [(f"`{f.name}{'_total' if f.type == 'counter' else ''}`", f"{f.documentation} ({f.type})") for f in families]
-    return _table("Metrics", ("name", "meaning"), rows)
+    families: list[Metric] = [f for f in Metrics(View()).registry.collect() if f.name.startswith("worklease_")]
+    rows = [(f"`{f.name}{_SUFFIX.get(f.type, '')}`", f"{f.documentation} ({f.type}{_labels(f)})") for f in families]
+    return _table("Metrics", ("name", "meaning"), rows, "Beside the usual `process_` and `python_gc_` ones.")
+
+
+_SUFFIX = {"counter": "_total", "info": "_info"}
+
+
+def _labels(family: Metric) -> str:
+    names: list[str] = list(getattr(family, "_labelnames", ()))
+    names += [name for sample in family.samples for name in sample.labels if name not in (*names, "le")]
+    return f" by {', '.join(f'`{name}`' for name in dict.fromkeys(names))}" if names else ""

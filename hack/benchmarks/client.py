@@ -11,15 +11,15 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-from progress import Progress
+from aiohttp import ClientSession
+
 from worklease import Client, boot_seconds, hold
 from worklease.kube.credentials import Source
-from worklease.kube.session import Session
+from worklease.kube.session import JSON, JSON_PATCH, Session
 from worklease.kube.swap import path_of
 
 from .figures import Table, milliseconds, percentile
@@ -28,7 +28,7 @@ from .world import World
 CLAIMS = 150
 OPENINGS = 40
 HANDED_ON = 100
-MANY, MANY_CLIENTS = 1000, 16
+MANY = 1000
 IDLE_SECONDS = 10.0
 RENEWED_SECONDS = 120
 STARTS = 5
@@ -62,19 +62,18 @@ async def measured(source: Source, world: World) -> None:
     await _many(source, world)
 
 
-# ------------------------------------------------------------------------------------------------------------- claims
 async def _claims(source: Source, world: World) -> None:
     """A hold, and the requests that it makes: read, claim, watch until the grant. In turn, one after the other."""
     await world.create(WORK)
     by_client, by_requests, opening, raw_opening = [], [], [], []
-    async with await Client.open(source) as client:
+    async with await Client.open(source) as client, world.session.connections() as connections:
         for _ in range(CLAIMS):
             await _free(world)
             started = time.perf_counter()
             async with client.hold(WORK, purpose="bench", namespace=world.namespace):
                 by_client.append(time.perf_counter() - started)
             await _free(world)
-            by_requests.append(await _claimed_raw(world))
+            by_requests.append(await _claimed_raw(world, connections))
     for _ in range(OPENINGS):
         await _free(world)
         started = time.perf_counter()
@@ -82,11 +81,12 @@ async def _claims(source: Source, world: World) -> None:
             opening.append(time.perf_counter() - started)
         await _free(world)
         started = time.perf_counter()
-        async with await Session.open(source, user_agent="worklease-bench") as session:
+        session = await Session.open(source, user_agent="worklease-bench")
+        async with session, session.connections() as connections:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-            await session.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-            fresh = World(session, world.namespace, world.username)
-            await _claimed_raw(fresh, lambda: raw_opening.append(time.perf_counter() - started))  # noqa: B023
+            url = f"{session.credentials.server}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+            await _asked(connections, url, "POST", review)
+            await _claimed_raw(world, connections, lambda: raw_opening.append(time.perf_counter() - started))  # noqa: B023
     table = Table("Claiming by the client")
     table.row("client.hold() -> in the block, p50 / p99 ms", milliseconds(by_client, 50, 99))
     table.row("read, claim and watch as raw requests, p50 / p99 ms", milliseconds(by_requests, 50, 99))
@@ -96,19 +96,24 @@ async def _claims(source: Source, world: World) -> None:
     table.row("ratio of the medians", f"{percentile(opening, 50) / percentile(raw_opening, 50):.2f}")
 
 
-async def _claimed_raw(world: World, done: object = None) -> float:
+async def _claimed_raw(world: World, connections: ClientSession, done: Callable[[], None] | None = None) -> float:
     """How long it takes until the grant is seen; the work is released afterwards."""
     started = time.perf_counter()
-    work = await world.read(WORK)
+    url = world.session.credentials.server + path_of(world.namespace, WORK)
+    work = await _asked(connections, url)
     claim = world.claim(work["status"]["epoch"])
-    work = await world.say(WORK, claim=claim)
-    async with contextlib.aclosing(_changes(world, work)) as changes:
+    work = await _asked(connections, url, "PATCH", _said("claim", claim), JSON_PATCH)
+    version = work["metadata"]["resourceVersion"]
+    async with contextlib.aclosing(
+        world.changes(connections, version, fieldSelector=f"metadata.name={WORK}")
+    ) as changes:
         while work["status"].get("claimID") != claim["id"]:
             work = await anext(changes)
     taken = time.perf_counter() - started
-    if callable(done):
+    if done:
         done()
-    await world.say(WORK, release={"epoch": work["status"]["epoch"], "reason": "bench"})
+    release = {"epoch": work["status"]["epoch"], "reason": "bench"}
+    await _asked(connections, url, "PATCH", _said("release", release), JSON_PATCH)
     return taken
 
 
@@ -121,19 +126,20 @@ async def _free(world: World) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _changes(world: World, work: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    query = {
-        "watch": "true",
-        "fieldSelector": f"metadata.name={WORK}",
-        "resourceVersion": work["metadata"]["resourceVersion"],
-    }
-    url = f"{world.session.credentials.server}{path_of(world.namespace)}?{urlencode(query)}"
-    async with world.session._http.get(url) as response:
-        while line := await response.content.readline():
-            yield json.loads(line)["object"]
+def _said(name: str, statement: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"op": "add", "path": f"/spec/{name}", "value": statement}]
 
 
-# ------------------------------------------------------------------------------------------------------------- waiter
+async def _asked(
+    connections: ClientSession, url: str, method: str = "GET", body: object = None, content_type: str = JSON
+) -> dict[str, Any]:
+    data, headers = (None, {}) if body is None else (json.dumps(body), {"Content-Type": content_type})
+    async with connections.request(method, url, data=data, headers=headers) as response:
+        response.raise_for_status()
+        answer: dict[str, Any] = await response.json()
+        return answer
+
+
 async def _waiter(source: Source, world: World) -> None:
     """One process gives the work back, another one that waits for it holds."""
     handed_on = []
@@ -161,12 +167,12 @@ async def _waiter(source: Source, world: World) -> None:
     table.row("release() called -> it holds, p50 / p99 ms", milliseconds(handed_on, 50, 99), "aim p99 100")
 
 
-# --------------------------------------------------------------------------------------------------------------- many
 async def _many(source: Source, world: World) -> None:
     """What a thousand leases cost in one process: between renewals, and for each of them."""
     table = Table(f"{MANY} leases held in one process")
     for lease_seconds, seconds in ((3600, IDLE_SECONDS), (RENEWED_SECONDS, RENEWED_SECONDS / 3)):
-        async with await Client.open(source) as client, _holding(client, world.namespace, lease_seconds):
+        prefix = f"many-{lease_seconds}"
+        async with await Client.open(source) as client, world.holding(client, prefix, MANY, lease_seconds):
             spent, at = time.process_time(), time.perf_counter()
             await asyncio.sleep(seconds)
             share = (time.process_time() - spent) / (time.perf_counter() - at)
@@ -177,33 +183,6 @@ async def _many(source: Source, world: World) -> None:
             table.row("processor time for each renewal, ms", f"{share * seconds / MANY * 1e3:.2f}")
 
 
-@contextlib.asynccontextmanager
-async def _holding(client: Client, namespace: str, lease_seconds: int) -> AsyncGenerator[None, None]:
-    """All of them held, each by a task."""
-    entering, everybody, over = asyncio.Semaphore(MANY_CLIENTS), asyncio.Barrier(MANY + 1), asyncio.Event()
-
-    async def one(number: int) -> None:
-        held = client.hold(
-            f"many-{lease_seconds}-{number}", purpose="bench", namespace=namespace, lease_seconds=lease_seconds
-        )
-        async with contextlib.AsyncExitStack() as stack:
-            async with entering:
-                await stack.enter_async_context(held)
-            await everybody.wait()
-            await over.wait()
-            async with entering:
-                await stack.aclose()
-
-    async with asyncio.TaskGroup() as tasks:
-        with Progress(f"claiming {MANY} leases of {lease_seconds} s", "30 s"):
-            for number in range(MANY):
-                tasks.create_task(one(number))
-            await everybody.wait()
-        yield
-        over.set()
-
-
-# -------------------------------------------------------------------------------------------------------------- starts
 def _starts() -> None:
     """From the start of a process to its end, in turn; processor time, which other processes do not disturb much."""
     command = str(Path(sys.executable).with_name("worklease"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 
 from onecluster import Contexts
 from progress import Progress
@@ -17,7 +15,6 @@ from .figures import Table
 from .world import World, cpu_seconds, resident_mebibytes
 
 HELD = (100, 1000)
-CLAIMING = 16
 LEASE_SECONDS_MIN, RENEWALS_PER_SECOND_MAX, RENEWALS_PER_LEASE = 120, 25, 3
 DEFAULT_RENEWAL_SECONDS = 200
 HOUR_SECONDS = 3600
@@ -33,7 +30,7 @@ async def counted(source: Source, world: World, contexts: Contexts, operator_pid
     """Over one renewal interval of each lease."""
     lease_seconds = max(LEASE_SECONDS_MIN, held * RENEWALS_PER_LEASE // RENEWALS_PER_SECOND_MAX)
     window_seconds = lease_seconds / RENEWALS_PER_LEASE
-    async with await Client.open(source) as client, _holding(client, world.namespace, held, lease_seconds):
+    async with await Client.open(source) as client, world.holding(client, "counted", held, lease_seconds):
         await _told(contexts)
         before, spent = _writes(contexts), cpu_seconds(operator_pid)
         with Progress(f"counting writes with {held} held leases", f"{window_seconds:.0f} s"):
@@ -76,27 +73,3 @@ def _writes(contexts: Contexts) -> Counter[str]:
         if labels["group"] in GROUPS and labels["verb"] in WRITES:
             found["/".join(filter(None, (labels["resource"], labels["subresource"])))] += int(float(request["count"]))
     return found
-
-
-@contextlib.asynccontextmanager
-async def _holding(client: Client, namespace: str, held: int, lease_seconds: int) -> AsyncIterator[None]:
-    """All of them held, each by a task."""
-    entering, everybody, over = asyncio.Semaphore(CLAIMING), asyncio.Barrier(held + 1), asyncio.Event()
-
-    async def one(number: int) -> None:
-        holding = client.hold(f"counted-{number}", purpose="bench", namespace=namespace, lease_seconds=lease_seconds)
-        async with contextlib.AsyncExitStack() as stack:
-            async with entering:
-                await stack.enter_async_context(holding)
-            await everybody.wait()
-            await over.wait()
-            async with entering:
-                await stack.aclose()
-
-    async with asyncio.TaskGroup() as tasks:
-        with Progress(f"claiming {held} leases", f"{held / 30:.0f} s"):
-            for number in range(held):
-                tasks.create_task(one(number))
-            await everybody.wait()
-        yield
-        over.set()

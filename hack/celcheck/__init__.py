@@ -5,25 +5,17 @@ It is built from the same modules as the control plane. A test shows that it giv
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from commands import run_logged
-from controlplane.build import GO_ENVIRONMENT, find_go, required_go
-from locking import cache_directory, locked
-from progress import say
+from controlplane.build import cached
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("go.mod", "go.sum", "main.go", "judge.go", "definitions.go", "policies.go")
-USUALLY = "2 min on 2 cores"
 BATCH_MAX = 256
 """How many writes are judged in one exchange: what waits in the pipes stays bounded."""
 ENDED_WITHIN_SECONDS = 10.0
@@ -32,23 +24,8 @@ Raw = dict[str, Any]
 
 
 def ensure() -> Path:
-    """The path of the program, which is built into the cache first if need be, and anew when its sources change."""
-    digest = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in SOURCES)).hexdigest()[:12]
-    directory = cache_directory() / "bin"
-    target = directory / f"celcheck-{digest}"
-    with locked(
-        directory / f"{target.name}.lock", lambda process_id: say(f"process {process_id} is building celcheck")
-    ):
-        if target.exists():
-            return target
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=directory) as work:
-            built = Path(work) / "celcheck"
-            go = str(find_go(required_go(HERE)))
-            command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."]
-            log = directory / f"{target.name}.log"
-            run_logged(command, "building celcheck with Go, once", USUALLY, log, HERE, GO_ENVIRONMENT)
-            os.replace(built, target)
-    return target
+    """The path of the program."""
+    return cached(HERE, "celcheck", "celcheck", "2 min on 2 cores")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 from commands import run_logged
@@ -27,28 +29,47 @@ def build(tool: Tool, target_directory: Path) -> Path:
     def waiting(process_id: str) -> None:
         say(f"{tool.name} {tool.version} is being built by process {process_id}; waiting for it")
 
+    def check(built: Path) -> None:
+        if not new_enough(built, tool):
+            raise BinaryError(f"{tool.name} was built from {tool.module} but does not report {tool.version}")
+
     with locked(target_directory / f"{tool.cached_name}.lock", waiting):
-        if new_enough(target, tool):
-            return target
-        _remove_leftovers(target_directory, tool)
-        work = Path(tempfile.mkdtemp(prefix=f".{tool.cached_name}-", dir=target_directory))
-        try:
-            built = work / tool.name
+        if not new_enough(target, tool):
             what = f"building {tool.name} {tool.version} with Go, once"
-            log = target_directory / f"{tool.cached_name}.log"
-            run_logged(go_command(tool, built), what, tool.usually, log, tool.module, GO_ENVIRONMENT)
-            if not new_enough(built, tool):
-                raise BinaryError(f"{tool.name} was built from {tool.module} but does not report {tool.version}")
-            os.replace(built, target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+            _make(target, tool.module, tool.ldflags, tool.package, what, tool.usually, check)
     return target
 
 
-def go_command(tool: Tool, output: Path) -> list[str]:
-    """The command that builds `tool` into the file `output`, run in the directory of its module."""
-    go = str(find_go(required_go(tool.module)))
-    return [go, "build", "-mod=readonly", "-trimpath", "-ldflags", tool.ldflags, "-o", str(output), tool.package]
+def cached(module: Path, name: str, what: str, usually: str) -> Path:
+    """A small program of ours, built into the cache if need be, and anew when one of its sources changes; its path."""
+    sources = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    target = cache_directory() / "bin" / f"{name}-{digest}"
+    with locked(Path(f"{target}.lock"), lambda process_id: say(f"process {process_id} is building {name}")):
+        if not target.exists():
+            _make(target, module, "-s -w", ".", f"building {what} with Go, once", usually)
+    return target
+
+
+def _make(
+    target: Path,
+    module: Path,
+    ldflags: str,
+    package: str,
+    what: str,
+    usually: str,
+    check: Callable[[Path], None] = lambda built: None,
+) -> None:
+    """Builds `package` of a module, and moves it to `target` once it is whole and has been checked."""
+    for leftover in target.parent.glob(f".{target.name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent, ignore_cleanup_errors=True) as work:
+        built = Path(work) / "built"
+        go = str(find_go(required_go(module)))
+        command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", ldflags, "-o", str(built), package]
+        run_logged(command, what, usually, Path(f"{target}.log"), module, GO_ENVIRONMENT)
+        check(built)
+        os.replace(built, target)
 
 
 def required_go(module: Path) -> tuple[int, int]:
@@ -90,8 +111,3 @@ def _go_version(go: Path) -> tuple[int, int] | None:
         return None
     match = re.match(r"go(\d+)\.(\d+)", answer.stdout)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def _remove_leftovers(directory: Path, tool: Tool) -> None:
-    for leftover in directory.glob(f".{tool.cached_name}-*"):
-        shutil.rmtree(leftover, ignore_errors=True)

@@ -185,10 +185,6 @@ class ControlPlane:
         """Restarts the API server; every watch is closed, and clients see refused connections meanwhile."""
         self.restart(API_SERVER)
 
-    def kubeconfig_for(self, name: str) -> Path:
-        """A kubeconfig whose only user is this static user."""
-        return self._write_kubeconfig(f"kubeconfig-{name.replace(':', '-')}", [self.users[name]])
-
     def _write_kubeconfig(self, file_name: str, users: Iterable[User]) -> Path:
         path = self.directory / file_name
         credentials.write_private(path, credentials.kubeconfig(self.server, self.ca_file.read_text(), tuple(users)))

@@ -8,15 +8,12 @@ import shlex
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from commands import SetupError
 
 TIMEOUT_SECONDS = 60
-POLL_SECONDS = 0.1
 WIDTH = 100
 BOLD, DIM, GREEN, RED, PLAIN = "\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m"
 
@@ -70,13 +67,6 @@ class Stage:
         """A WorkLease as it is now, without showing anything."""
         parsed: dict[str, Any] = json.loads(self.run("get", "worklease", name, "--output=json", as_=as_, shown=False))
         return parsed
-
-    def wait_until(self, condition: Callable[[], bool], what: str, within_seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + within_seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise NotAsToldError(f"waited {within_seconds:.0f} s for {what}")
-            time.sleep(POLL_SECONDS)
 
     def expect(self, condition: bool, what: str) -> None:
         if not condition:

@@ -120,7 +120,6 @@ class Search:
             state = after
         return state
 
-    # ------------------------------------------------------------------------------------------------------ steps
     def _expanded(self, states: list[State]) -> Iterator[tuple[State, str, State]]:
         attempts = [(state, list(self._attempts(state))) for state in states]
         fresh = {speech_key(state): state for state in states if speech_key(state) not in self._said}
@@ -253,7 +252,6 @@ class Search:
                 must=True,
             )
 
-    # ----------------------------------------------------------------------------------------------------- judging
     def _judge_all(self, attempts: list[Attempt]) -> None:
         asked = {verdict_key(one): one for one in attempts if verdict_key(one) not in self._verdicts}
         writes = [

@@ -205,7 +205,6 @@ def said(stored: Object, saying: Saying) -> Raw:
     return {**lease, "spec": spec}
 
 
-# ---------------------------------------------------------------------------------------------------------- handoffs
 def offers(scope: Scope, state: State) -> Iterator[tuple[Speaker, int, Raw]]:
     """New handoffs: by whoever says that they hold, and by an administrator; those are not pinned to an epoch."""
     number = next((number for number, one in enumerate(state.handoffs) if one is None), None)

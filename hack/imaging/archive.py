@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BLOCK_BYTES = 2**20
 EPOCH_TIME = "1970-01-01T00:00:00Z"
 MEDIA = "application/vnd.oci.image"
 

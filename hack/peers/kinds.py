@@ -83,4 +83,3 @@ BRIEF = Kind(
     _client_go("3s", "2s", "500ms"),
 )
 ETCD = Kind("etcd mutex", "TTL 10 s; the smallest is 2 s, default 60 s", 10.0, _etcd(10), watches=True, processes=8)
-EVERY = (OURS, CLIENT_GO, IMPATIENT, BRIEF, ETCD)

@@ -122,6 +122,12 @@ class Conflict(Refused):
     may_pass = True
 
 
+class Unreadable(ApiError):
+    """The answer is not the object that was asked for, or one of a schema that this version does not know."""
+
+    may_pass = False
+
+
 class LeaseError(WorkleaseError):
     """About one work item, `lease` (NAMESPACE/NAME)."""
 
@@ -132,6 +138,10 @@ class LeaseError(WorkleaseError):
 
     def __str__(self) -> str:
         return f"{self.lease}: {self.message}"
+
+
+class NoSuchWork(LeaseError):
+    """There is no such work item, and none was to be created."""
 
 
 class ClaimRefused(LeaseError):

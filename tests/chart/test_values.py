@@ -96,7 +96,7 @@ def test_the_operator_is_told_what_the_values_say(helm: Helm) -> None:
     (container,) = find(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"registry.example/worklease@sha256:{'0' * 64}"
     assert container["args"] == [
-        "--listen=0.0.0.0:8080",
+        "--listen=:8080",
         "--replicas=3",
         f"--epoch-floor={2**40}",
         "--distrust-server-times",

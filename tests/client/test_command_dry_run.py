@@ -79,7 +79,7 @@ def test_a_dry_run_of_what_is_refused_is_refused(
     for words in (("claim", "w", DRY), ("hold", "w", DRY, "--", "echo", "ran")):
         code, out, err = shell.call(*words)
         assert (code, out, "work is leased until about 2" in err) == (Exit.REFUSED, "", True)
-    assert shell.call("claim", "none", DRY)[0] == Exit.REFUSED
+    assert shell.call("claim", "none", DRY)[0] == Exit.ERROR
     code, _, err = shell.call("suspend", "w", DRY)
     assert (code, "verb configure" in err) == (Exit.REFUSED, True)
 

@@ -37,7 +37,8 @@ def test_the_tree_shows_tenures_effects_and_handoffs(
     at, then = (next(i for i, line in enumerate(lines) if f"epoch {epoch}: " in line) for epoch in (first, second))
     of_first, of_second = "\n".join(lines[at:then]), "\n".join(lines[then:])
     assert f"{agent.username} (cli:test/me)" in of_first
-    assert "HandedOver" in of_first or "Handoff" in of_first
+    assert "to now" not in of_first
+    assert ", HandedOver" in of_first.splitlines()[0]
     assert "purpose: charge it" in of_first
     assert "effect charge-1: payments charge Attempted" in of_first
     assert f"offered to {other.username}" in of_first

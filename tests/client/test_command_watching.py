@@ -17,6 +17,7 @@ from support.shell import Shell
 from support.speaking import Agent, Work
 from support.terminal import Terminal
 from support.waiting import wait_for
+from worklease.cli.exits import Exit
 
 pytestmark = pytest.mark.usefixtures("operator")
 ESCAPE = re.compile(r"\x1b\[[0-9?]*[A-Za-z]")
@@ -164,12 +165,13 @@ def test_a_terminal_shows_that_nothing_is_heard_above_what_was_known(
 def test_what_is_not_there_or_not_permitted_cannot_be_watched(
     cluster: Cluster, namespace: str, agent: Identity
 ) -> None:
-    """3 and 1, at once."""
+    """1 and 3, at once."""
     code, _, err = Shell(agent, namespace).call("watch", "none")
-    assert (code, "no such work item" in err) == (3, True)
+    assert (code, "no such work item" in err) == (Exit.ERROR, True)
     nobody = cluster.service_account(namespace, "nobody")
     code, _, err = Shell(nobody, namespace).call("watch")
-    assert (code, "the verb list on workleases is missing; ClusterRole worklease-viewer has it" in err) == (1, True)
+    assert code == Exit.REFUSED
+    assert "the verb list on workleases is missing; ClusterRole worklease-viewer has it" in err
 
 
 def test_a_terminal_is_drawn_anew_in_its_width_and_left_as_it_was(

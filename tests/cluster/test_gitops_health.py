@@ -16,8 +16,9 @@ import kstatus
 from support.cluster import Cluster
 from support.gitops import EXAMPLES
 from support.offering import WITHIN_SECONDS, Offer, Team, hold, teamed, working
-from support.speaking import SHORTEST_LEASE_SECONDS, Work, fresh
+from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
+from support.words import fresh
 from worklease.api.handoff import HandoffPhase
 from worklease.api.worklease import Phase
 
@@ -82,14 +83,14 @@ def _leases(team: Team) -> dict[str, Object]:
     made["suspended"].say(team.cluster.admin, suspend=True).must()
     for name, work in made.items():
         if name in PHASES:
-            work.reaches(name, WITHIN_SECONDS)
+            work.reaches(name, within_seconds=WITHIN_SECONDS)
     return {f"WorkLease {name}": work.read() for name, work in made.items()} | {"WorkLease stalled": _stalled(team)}
 
 
 def _stalled(team: Team) -> Object:
     high = 2**50
     work = team.work(release={"epoch": high, "reason": "restored"})
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     work.claim(team.alice)
     wait_for(lambda: work.condition("Stalled").startswith("True/"), "the stall", WITHIN_SECONDS)
     return work.read()
@@ -123,7 +124,6 @@ def test_kstatus_can_tell_otherwise(occurring: dict[str, Object]) -> None:
     assert json.loads(answer.stdout)["status"] == "InProgress"
 
 
-# ----------------------------------------------------------------------------------------------------------- Argo CD
 @pytest.fixture(scope="module")
 def health() -> Callable[[Object], dict[str, str]]:
     """The health that Argo CD computes for an object, by the Lua of the examples, in a sandbox like its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,20 +10,14 @@ import pytest
 from support.api import HANDOFFS, WORKLEASES
 from support.cluster import Cluster, Identity
 from support.gitops import POLICY, ArgoCD, Flux, Manifest, Tool, example, taken_over
-from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold, target, working
-from support.speaking import Agent, Work, fresh, now
+from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold, target
+from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import adds, fresh, now
 from worklease.api.admission import DELEGATE, REVOKE
 
 TOOLS: dict[str, type[Tool]] = {"argocd": ArgoCD, "flux": Flux}
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/{}"
-
-
-@pytest.fixture(scope="module")
-def team(cluster: Cluster) -> Iterator[Team]:
-    """One team and one operator for all: each test has its own work items."""
-    with working(cluster) as team:
-        yield team
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +89,6 @@ def unmoved(tool: Tool, *paths: str) -> None:
     assert [tool.identity.api.get(path).must() for path in paths] == before
 
 
-# --------------------------------------------------------------------------------------------- Git undoes no statement
 def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     """Case 33: re-applied after each statement of a whole tenure, Git changes nothing, however the agent speaks."""
     manifest, work = named(example("invoice-42.yaml"), team)
@@ -111,11 +104,11 @@ def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     for field, value in {"checkpoint": checkpoint, "effects/-": effect, "effects/0/state": "Succeeded"}.items():
         work.say(team.alice, **{field: value}).must()
         unmoved(tool, work.path)
-    patch = [{"op": "add", "path": "/spec/renewal", "value": {"epoch": epoch, "renewTime": now()}}]
-    team.alice.identity.api.patch(work.path, patch, fieldManager="kubectl-patch").must()
+    said = adds(renewal={"epoch": epoch, "renewTime": now()})
+    work.patch(team.alice, said, fieldManager="kubectl-patch").must()
     unmoved(tool, work.path)
     work.complete(team.alice, epoch).must()
-    work.reaches("Completed", WITHIN_SECONDS)
+    work.reaches("Completed", within_seconds=WITHIN_SECONDS)
     unmoved(tool, work.path)
 
 
@@ -127,8 +120,7 @@ def test_what_kubectl_said_under_flux_without_the_policy(account: Identity, team
     flux.commit(manifest)
     flux.must_sync()
     claim = team.alice.claim(work.epoch)
-    patch = [{"op": "add", "path": "/spec/claim", "value": claim}]
-    team.alice.identity.api.patch(work.path, patch, fieldManager="kubectl-patch").must()
+    work.patch(team.alice, adds(claim=claim), fieldManager="kubectl-patch").must()
     granted(work, claim["id"])
     (answer,) = flux.sync().values()
     assert (answer.status, "the claim still has force" in answer.message) == (422, True)
@@ -147,7 +139,6 @@ def test_taking_over_is_by_prefix_and_merges_fields() -> None:
     ]
 
 
-# -------------------------------------------------------------------------------------------- agents undo no policy
 def test_agents_undo_no_policy(tool: Tool, team: Team) -> None:
     """Neither suspend nor a duration, nor by taking the name of the tool that applies them."""
     manifest, work = named(example("invoice-42.yaml"), team)
@@ -197,7 +188,6 @@ def test_suspend_in_git_closes_admission_and_opens_it(tool: Tool, team: Team) ->
     work.renew(team.alice, epoch).must()
 
 
-# ------------------------------------------------------------------------------------------------------- a revocation
 def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, team: Team) -> None:
     """The incident's manifest names its epoch; applied for ever after it revokes nothing else, and can be removed."""
     plain, work = named(example("invoice-42.yaml"), team)
@@ -208,7 +198,7 @@ def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, tea
     incident["spec"] = {**incident["spec"], "revocation": {**incident["spec"]["revocation"], "epoch": epoch}}
     decider.commit(incident)
     decider.must_sync()
-    assert work.reaches("Revoked", WITHIN_SECONDS)["history"][-1]["endMessage"] == "INC-7: wrong amount"
+    assert work.reaches("Revoked", within_seconds=WITHIN_SECONDS)["history"][-1]["endMessage"] == "INC-7: wrong amount"
     unmoved(decider, work.path)
     incident["spec"] = {**incident["spec"], "suspend": False}
     decider.commit(incident)
@@ -234,7 +224,6 @@ def test_git_revokes_only_with_the_verb(tool: Tool, team: Team) -> None:
     assert work.status["phase"] == "Held"
 
 
-# --------------------------------------------------------------------------------------------------------- a handoff
 def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> None:
     """Git names neither epoch nor sender; Bob accepts and claims; re-applied all along and pruned in the end."""
     manifest, work = named(example("invoice-42.yaml"), team)
@@ -312,7 +301,7 @@ def test_pruning_ends_no_tenure(tool: Tool, team: Team) -> None:
     assert (answer.status, "verb revoke" in answer.message) == (403, True)
     work.renew(team.alice, epoch).must()
     work.release(team.alice, epoch).must()
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     tool.must_sync()
     assert not team.cluster.api.get(work.path).ok
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from support import documents
 from support.cluster import Cluster, Identity, KubectlAnswer
-from support.offering import Offer, Team, hold, teamed, working
+from support.offering import Offer, Team, hold, teamed
 from support.speaking import Agent
 
 README, HANDOFFS, GITOPS = "README.md", "docs/handoffs.md", "docs/gitops.md"
-
-
-@pytest.fixture(scope="module")
-def team(cluster: Cluster) -> Iterator[Team]:
-    """One team and one operator for all."""
-    with working(cluster) as team:
-        yield team
 
 
 def typed(text: str, team: Team, who: Agent | Identity, directory: Path) -> str:

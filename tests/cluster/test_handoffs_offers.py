@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.api import HANDOFFS
-from support.cluster import Cluster
-from support.offering import WITHIN_SECONDS, Offer, Team, hold, signed, target, working
-from support.speaking import SHORTEST_LEASE_SECONDS, Work, fresh
+from support.offering import WITHIN_SECONDS, Offer, Team, hold, signed, target
+from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
+from support.words import adds, fresh, removes
 
 
-@pytest.fixture(scope="module")
-def team(cluster: Cluster) -> Iterator[Team]:
-    """One team and one operator for all: each test has its own work items."""
-    with working(cluster) as team:
-        yield team
-
-
-# ---------------------------------------------------------------------------------------------------- the whole story
 def test_the_target_receives_what_was_handed_over(team: Team) -> None:
     """Case 22: message, context and checkpoint are there to read, and the tenure names the handoff and its subject."""
     work, epoch = team.held()
@@ -107,7 +98,6 @@ def test_rejected_and_withdrawn_keep_the_reason_for_the_other_side(team: Team) -
     assert (work.epoch, work.status["holderIdentity"]) == (epoch, team.alice.identity.username)
 
 
-# --------------------------------------------------------------------------------------------------------- no target
 def test_a_target_that_does_not_exist_keeps_nobody_waiting(team: Team) -> None:
     """Case 23: acceptWithinSeconds, then Expired; the sender holds all the time."""
     work, epoch = team.held()
@@ -144,7 +134,6 @@ def test_a_lease_that_comes_after_its_handoff(team: Team) -> None:
     assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
-# ------------------------------------------------------------------------------------------------- refused and Stale
 def test_to_oneself_is_refused(team: Team) -> None:
     """The holder to itself, to any process of its own account, and a sibling pod to itself."""
     work, _ = team.held()
@@ -173,7 +162,7 @@ def test_a_released_epoch_offered_again(team: Team) -> None:
     """Case 30: what was given back cannot be given away any more."""
     work, epoch = team.held()
     work.release(team.alice, epoch).must()
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     offer = Offer.make(work, team.alice, team.bob, epoch=epoch)
     offer.reaches("Stale")
     assert offer.message.startswith("TenureEnded: ")
@@ -213,7 +202,7 @@ def test_a_handoff_without_an_epoch_recreated_under_another_holder(team: Team) -
     hold(work, team.bob)
     offer.reaches("Completed")
     work.release(team.bob, work.epoch).must()
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     third = hold(work, team.carol)
     team.cluster.api.delete(offer.path).must()
     again = Offer.make(work, team.cluster.admin, team.bob, offer.name)
@@ -223,11 +212,10 @@ def test_a_handoff_without_an_epoch_recreated_under_another_holder(team: Team) -
     assert hold(work, team.bob) > third > epoch
 
 
-# ------------------------------------------------------------------------------------------ free work, and delegates
 def test_free_work_is_handed_over_by_an_administrator(team: Team) -> None:
     """Work whose holder fell silent is reserved for the target, and nobody else gets it in between."""
     work, epoch = team.held(lease_seconds=SHORTEST_LEASE_SECONDS)
-    work.reaches("Expired", WITHIN_SECONDS)
+    work.reaches("Expired", within_seconds=WITHIN_SECONDS)
     offer = Offer.make(work, team.cluster.admin, team.bob)
     assert offer.seen()["epoch"] == epoch
     offer.accept(team.bob)
@@ -239,7 +227,7 @@ def test_free_work_is_handed_over_by_an_administrator(team: Team) -> None:
 def test_a_reservation_of_free_work_can_be_revoked(team: Team) -> None:
     """Nobody is kept out for a day by an offer: the verb revoke frees the work, and the handoff is Stale."""
     work, epoch = team.held(lease_seconds=SHORTEST_LEASE_SECONDS)
-    work.reaches("Expired", WITHIN_SECONDS)
+    work.reaches("Expired", within_seconds=WITHIN_SECONDS)
     offer = Offer.make(work, team.cluster.admin, team.bob, claimWithinSeconds=86400)
     offer.accept(team.bob)
     work.revoke(epoch).must()
@@ -259,7 +247,6 @@ def test_held_work_is_handed_over_by_an_administrator(team: Team) -> None:
     assert hold(work, team.bob) > epoch
 
 
-# ---------------------------------------------------------------------------------------------------- pods come and go
 def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) -> None:
     """Offered to an identity, its next pod claims; offered to one pod, only that one, or it lapses."""
     first, second = team.pod("bob", f"b-{fresh()}"), team.pod("bob", f"b-{fresh()}")
@@ -283,7 +270,6 @@ def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) ->
     ).must()
 
 
-# ---------------------------------------------------------------------------------------------------------- bad input
 ABSURD: dict[str, dict[str, Any]] = {
     "message": {"message": "m" * 4097},
     "control characters": {"message": "\u0007"},
@@ -319,10 +305,10 @@ def test_an_offer_is_immutable_and_answered_once(team: Team) -> None:
     work, _ = team.held()
     offer = Offer.make(work, team.alice, team.bob)
     for name, value in {"message": "x", "claimWithinSeconds": 7, "to": target(team.carol)}.items():
-        change = [{"op": "add", "path": f"/spec/{name}", "value": value}]
+        change = adds(**{name: value})
         refused = team.alice.identity.api.patch(offer.path, change)
         assert (refused.status, "immutable" in refused.message) == (422, True)
     offer.respond(team.bob, "Rejected").must()
-    removal = team.bob.identity.api.patch(offer.path, [{"op": "remove", "path": "/spec/response"}])
+    removal = offer.patch(team.bob, removes("/spec/response"))
     assert (removal.status, "answered once" in removal.message) == (422, True)
     assert {**signed(team.alice)}.items() <= offer.read()["spec"].items()

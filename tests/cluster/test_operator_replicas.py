@@ -6,9 +6,8 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ import urllib3
 from support.api import WORKLEASES
 from support.cluster import Cluster, Identity
 from support.crashing import Nursery
-from support.operators import operator_kubeconfig
 from support.speaking import Agent, Work
 from support.waiting import pass_time, wait_for
 
@@ -137,14 +135,6 @@ FATES = [
 ]
 """Who says something after the grant has a longer lease: writers on a busy machine are slow. An operator that is late
 may miss a short jeopardy, or see a release and the claim that follows it at once."""
-
-
-@pytest.fixture
-def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
-    """Starts operators, and ends them."""
-    nursery = Nursery(operator_kubeconfig(cluster), tmp_path)
-    yield nursery
-    nursery.stop()
 
 
 @pytest.mark.parametrize(

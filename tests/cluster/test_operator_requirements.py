@@ -32,14 +32,6 @@ def launcher(cluster: Cluster, tmp_path: Path) -> Iterator[Launcher]:
 
 
 @pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """Stands before the API server."""
-    proxy = Proxy(cluster)
-    yield proxy
-    proxy.stop()
-
-
-@pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """A control plane without our kinds."""
     with ControlPlane() as plane:

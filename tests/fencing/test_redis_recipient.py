@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import ResponseError
@@ -71,6 +72,40 @@ def test_a_failing_command_is_the_callers_error(redis_client: redis.Redis) -> No
     """What Redis says of the effect's own commands is passed on as it is."""
     with pytest.raises(ResponseError, match=r"(?i)unknown.*command"):
         Fence(redis_client).run(Token(LEASE, 7), [("NOSUCHCOMMAND", "x")])
+
+
+def test_a_failing_command_is_never_taken_for_a_spoilt_mark(redis_client: redis.Redis) -> None:
+    """A command on a key of another type fails after the ones before it have happened: that is no refusal."""
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        Fence(redis_client).run(Token(LEASE, 7), [("SADD", "k", "x"), ("INCRBY", "k", 1)])
+    assert redis_client.smembers("k") == {b"x"}
+
+
+@pytest.mark.parametrize("commands", [[], [("INCR", "balance")]])
+def test_a_replica_refuses(redis_client: redis.Redis, commands: list[Any]) -> None:
+    """A replica may lag behind a later epoch's mark: nothing passes there, nor a check without an effect."""
+    fence = Fence(redis_client)
+    fence.run(Token(LEASE, 7), [])
+    redis_client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(MarkUnavailable, match="is a replica"):
+            fence.run(Token(LEASE, 7), commands)
+    finally:
+        redis_client.replicaof("NO", "ONE")
+    assert redis_client.get("balance") is None
+
+
+def test_a_pipeline_is_an_error(redis_client: redis.Redis) -> None:
+    """It only queues the script, so a check would pass that nobody has made."""
+    Fence(redis_client).run(Token(LEASE, 9), [])
+    with redis_client.pipeline() as pipeline, pytest.raises(TypeError, match="queues commands"):
+        Fence(pipeline).run(Token(LEASE, 7), [])
+
+
+def test_an_asynchronous_client_is_an_error() -> None:
+    """Its script gives something to await, which `run` does not."""
+    with pytest.raises(TypeError, match="this client is asynchronous"):
+        Fence(redis.asyncio.Redis())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("commands", [[()], [("INCR", "x")] * 65, [["SADD", "x", *["y"] * 1023]]])

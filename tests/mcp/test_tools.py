@@ -49,8 +49,8 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("reject_handoff", {"handoff": "h"}, "reason"),
 )
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("claim", {"work": "none", "purpose": "p"}, "ClaimRefused"),
-    ("status", {"work": "none"}, "ClaimRefused"),
+    ("claim", {"work": "none", "purpose": "p"}, "NoSuchWork"),
+    ("status", {"work": "none"}, "NoSuchWork"),
     ("renew", {"work": "none"}, "NotHeldHere"),
     ("release", {"work": "none", "reason": "r"}, "NotHeldHere"),
     ("complete", {"work": "none", "message": "m"}, "NotHeldHere"),

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -23,8 +19,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourceUpdated
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+import mcpserver
 from support.cluster import Cluster, Identity
-from support.waiting import POLL_SECONDS, wait_for
+from support.waiting import POLL_SECONDS
 
 CALL_SECONDS = 120.0
 MODES = ("legacy", "auto")
@@ -144,31 +141,9 @@ class HttpServer:
 
 @contextlib.contextmanager
 def over_http(cluster: Cluster, log: Path, *flags: str) -> Iterator[HttpServer]:
-    """A server on a free port, that knows of the API server only where it is and by which CA."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    arguments = ["--http", f"127.0.0.1:{port}", "--api-server", cluster.server]
-    arguments += ["--certificate-authority", str(cluster.ca_file), *flags]
-    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"} | {"HOME": "/nonexistent"}
-    with log.open("wb") as written:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "worklease.mcp", *arguments], stdout=written, stderr=written, env=environment
-        )
-        try:
-            wait_for(lambda: _is_up(port), "the server to answer", within_seconds=60)
-            yield HttpServer(f"http://127.0.0.1:{port}/mcp", process)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(30)
-            finally:
-                process.kill()
-                process.wait()
-
-
-def _is_up(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+    """A shared server, whose output goes to `log`."""
+    with (
+        log.open("wb") as written,
+        mcpserver.serving(cluster.server, str(cluster.ca_file), *flags, output=written) as (url, process),
+    ):
+        yield HttpServer(url, process)

@@ -200,7 +200,6 @@ class Server:
                     name = {"Released": "release", "Revoked": "revocation", "Completed": "completion"}[phase]
                     assert about(spec, name, old.epoch), "a tenure was ended by a statement about another one"
 
-    # ------------------------------------------------------------------------------------------------ catastrophes
     def lose_status(self) -> None:
         self._store(self.lease.model_copy(update={"status": WorkLeaseStatus()}))
 

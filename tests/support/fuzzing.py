@@ -11,8 +11,8 @@ from typing import Any
 from support.api import APPLY, HANDOFFS, JSON, JSON_PATCH, MERGE_PATCH, WORKLEASES, Answer
 from support.cluster import Identity
 from support.hostile import Maker
-from support.speaking import API_VERSION, fresh
-from worklease.api.crd import handoff_crd, worklease_crd
+from support.words import fresh
+from worklease.api.crd import API_VERSION, handoff_crd, worklease_crd
 
 OBJECTS_MAX = 24
 """How many objects of a kind there are at a time; older ones are deleted."""
@@ -84,7 +84,6 @@ class Fuzzer:
             del kind.objects[name]
             self.administrator.api.delete(f"{kind.collection}/{name}")
 
-    # --------------------------------------------------------------------------------------------------- the pieces
     def _maker(self, kind: Kind, speaker: Identity, stored: dict[str, Any] | None = None) -> Maker:
         status = (stored or {}).get("status", {})
         epoch = status.get("epoch", 0)
@@ -141,7 +140,6 @@ class Fuzzer:
             ]
         )
 
-    # --------------------------------------------------------------------------------------------------- the writes
     def _creates(self, kind: Kind, speaker: Identity) -> Answer:
         metadata: dict[str, Any] = {"name": f"f-{fresh()}"}
         if self.choice.random() < 0.1:

@@ -60,7 +60,6 @@ def maybe(strategy: Strategy) -> Strategy:
     return st.none() | strategy
 
 
-# ------------------------------------------------------------------------------------------------------------ values
 names = chosen([f"{MARKER}-a", f"{MARKER}-b", MARKER + "\N{PERFORMING ARTS}" * 500])
 instances = chosen(["pod:a-0/1", "pod:a-0/2", f"host:{MARKER}/1", "x" * 320])
 identifiers = chosen(["c1", "c2", "c3", "~" * 64])
@@ -89,7 +88,6 @@ def placed(drawn: Drawn | None, current: int, least: int = 1) -> Drawn | None:
     return {**drawn, "epoch": min(max(PLACES[drawn["epoch"]](current), least), STATED_EPOCH_MAX)}
 
 
-# -------------------------------------------------------------------------------------------------------------- spec
 claims = maps(
     {"epoch": places, "id": identifiers, "holder_identity": names, "instance": instances, "purpose": purposes}
 )
@@ -128,7 +126,6 @@ def spec_of(drawn: Drawn, current: int) -> WorkLeaseSpec:
     return WorkLeaseSpec(work=Work(type="ticket", id="T-1"), claim=Claim(**claim) if claim else None, **terms, **said)
 
 
-# ------------------------------------------------------------------------------------------------------------ status
 successors = maps({"holder_identity": names, "instance": maybe(instances), "until": times}).map(
     lambda drawn: Successor(handoff="to-somebody", handoff_uid="uid-h", **drawn)
 )
@@ -220,7 +217,6 @@ lawful_status = st.one_of(
 ).map(status_of)
 
 
-# ---------------------------------------------------------------------------------------------------------- handoffs
 handoffs = st.lists(
     maps(
         {
@@ -267,7 +263,6 @@ def handoffs_of(drawn: list[Drawn], current: int) -> tuple[Handoff, ...]:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- cases
 @dataclass(frozen=True)
 class Case:
     """Everything that one decision is handed."""

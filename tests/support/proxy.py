@@ -6,7 +6,9 @@ import asyncio
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,10 @@ class Proxy:
         """Given the path: what to answer, with 200, instead of asking the server; None for nothing."""
         self.swallow: Callable[[dict[str, Any]], bool] = lambda event: False
         """Given an event of a watch: whether it is not handed on."""
+        self.reword: Callable[[str, bytes], bytes] = lambda path, body: body
+        """Given the path of a request that is no watch, and the answer's body: what is answered instead."""
+        self.ahead_seconds: Callable[[str], float] = lambda path: 0.0
+        """Given the path: how far ahead the Date of the answer is."""
         self._frozen: set[web.StreamResponse] = set()
         self.port = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy", daemon=True)
@@ -129,8 +135,11 @@ class Proxy:
             request.method, self._server + request.path_qs, headers=headers, data=body or None, timeout=None
         ) as answer:
             given = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
+            if ahead_seconds := self.ahead_seconds(request.path):
+                given["Date"] = formatdate(time.time() + ahead_seconds, usegmt=True)
             if not (watching and answer.status == 200):
-                return web.Response(status=answer.status, headers=given, body=await answer.read())
+                body = self.reword(request.path, await answer.read())
+                return web.Response(status=answer.status, headers=given, body=body)
             stream = web.StreamResponse(status=200, headers=given)
             await stream.prepare(request)
             self._streams[stream] = request.path

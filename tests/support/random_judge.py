@@ -130,7 +130,6 @@ def about(spec: dict[str, Any], name: str, epoch: int) -> bool:
     return name in spec and spec[name]["epoch"] == epoch
 
 
-# ------------------------------------------------------------------------------------------------- fewer of them
 @dataclass(frozen=True)
 class Broken:
     """A promise that was broken, and the turns that led there, in words."""

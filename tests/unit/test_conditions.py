@@ -133,7 +133,6 @@ def test_effects_are_reconciled_when_none_is_attempted_or_unknown(state: EffectS
     assert verdict(lease, ConditionName.EFFECTS_RECONCILED) == expected
 
 
-# ------------------------------------------------------------------------------------------------- when it is written
 def test_conditions_are_written_on_an_object_that_no_operator_has_seen() -> None:
     """A waiter may wait for Claimable on new work; the second decision writes nothing."""
     lease = bare(work_lease())

@@ -148,7 +148,6 @@ def test_an_epoch_at_the_maximum_stalls_the_work_and_nothing_else() -> None:
     assert decided_status(lease, 90.0).phase is Phase.EXPIRED
 
 
-# ---------------------------------------------------------------------------------------------------------- adoption
 def test_a_lost_status_is_adopted_before_anything_is_granted() -> None:
     """Epoch 0 with statements about a later one: go on from the highest mentioned, as work that was given back."""
     spoken: dict[str, Any] = {"claim": claim(epoch=5), "renewal": renewal(epoch=EPOCH), "effects": (effect(epoch=7),)}

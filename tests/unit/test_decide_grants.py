@@ -149,7 +149,6 @@ def test_the_transitions_count_grants_only() -> None:
     assert decided_status(said(lease, claim=reclaim())).lease_transitions == 8
 
 
-# ---------------------------------------------------------------------------------------------------------- refusals
 REFUSALS: dict[str, tuple[Phase, dict[str, Any], RefusalReason]] = {
     "completed": (Phase.COMPLETED, {"claim": claim()}, RefusalReason.WORK_COMPLETE),
     "completed, by its last holder": (Phase.COMPLETED, {"claim": reclaim()}, RefusalReason.WORK_COMPLETE),
@@ -220,7 +219,6 @@ def test_a_claim_admitted_before_a_suspension_is_granted(phase: Phase) -> None:
     assert decided_status(work_lease(phase, suspend=True, claim=claim(epoch=epoch))).phase is Phase.HELD
 
 
-# --------------------------------------------------------------------------------------------------------- successor
 RESERVED_PHASES = [Phase.HELD, Phase.JEOPARDY, Phase.RELEASED, Phase.EXPIRED]
 
 
@@ -310,7 +308,6 @@ def test_a_reservation_until_a_day_that_does_not_exist_is_over() -> None:
     assert decided_status(work_lease(Phase.RELEASED, decided={"successor": reserved})).successor is None
 
 
-# ---------------------------------------------------------------------------------------------------------- deletion
 @pytest.mark.parametrize("phase", sorted(FREE))
 def test_nothing_is_granted_on_an_object_that_is_being_deleted(phase: Phase) -> None:
     """The claim stays pending, nothing is written, and nobody is woken for it."""

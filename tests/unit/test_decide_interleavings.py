@@ -113,7 +113,6 @@ class Interleavings(RuleBasedStateMachine):
     def standing(self) -> bool:
         return self.server.lease.status.phase in LEASED
 
-    # ------------------------------------------------------------------------------------------------------ speaking
     @precondition(lambda self: self.server.lease.status.phase in FREE)
     @rule(agent=AGENTS, beside=EPOCHS, by=SEEN_BY)
     def claim(self, agent: dict[str, str], beside: int, by: int | None) -> None:
@@ -173,7 +172,6 @@ class Interleavings(RuleBasedStateMachine):
         else:
             self.server.say(suspend=how == "suspend")
 
-    # --------------------------------------------------------------------------------------------------------- time
     @rule(seconds=st.sampled_from([0.5, 5.0, 20.0, 31.0, 61.0]), by=SEEN_BY)
     def wait(self, seconds: float, by: int | None) -> None:
         self.server.seconds += seconds
@@ -193,7 +191,6 @@ class Interleavings(RuleBasedStateMachine):
             self.server.seconds = max(self.server.seconds, woken_at)
         replica.act(tested=False, skew_seconds=skew)
 
-    # ----------------------------------------------------------------------------------------------------- operating
     @rule(which=REPLICAS, behind=st.integers(0, 2), skew=SKEWS)
     def look(self, which: int, behind: int, skew: float) -> None:
         self.replicas[which].look(behind, skew)
@@ -214,7 +211,6 @@ class Interleavings(RuleBasedStateMachine):
     def restart(self, which: int) -> None:
         self.replicas[which].restart()
 
-    # -------------------------------------------------------------------------------------------------- catastrophes
     @precondition(lambda self: len(self.server.versions) > 12)
     @rule(how=st.sampled_from(["back up", "create", "create from a backup", "lose status", "restore"]), back=BACK)
     def lose(self, how: str, back: int) -> None:
@@ -232,7 +228,6 @@ class Interleavings(RuleBasedStateMachine):
         else:
             self.server.create(**dict(self.backups[-1]))
 
-    # -------------------------------------------------------------------------------------------------------- the end
     def teardown(self) -> None:
         """Left alone, a replica settles everything: no claim waits, no lease outlives its time, nobody is woken."""
         if not self.server.versions:

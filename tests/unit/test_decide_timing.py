@@ -222,7 +222,6 @@ def test_nothing_that_moves_by_itself_is_written_without_a_transition() -> None:
     assert (tenure.renewals, tenure.longest_gap_seconds, tenure.last_renew_time) == (10, 90, wall(10000))
 
 
-# ------------------------------------------------------------------------------------------------------ two replicas
 def test_the_second_replica_writes_nothing_once_it_has_seen_the_first_ones_decision() -> None:
     """Each transition happens once: the loser of a swap looks again and finds it done."""
     lease = work_lease(Phase.HELD)

@@ -46,7 +46,6 @@ def of_another_epoch() -> WorkLease:
     return work_lease(Phase.HELD, decided={"epoch": EPOCH + 5})
 
 
-# ------------------------------------------------------------------------------------------------------- the table
 # What was offered, and how the work stands -> the phase of: an offer without an answer; an accepted one that has not
 # taken effect; one that says that it was accepted.
 SITUATIONS: dict[str, tuple[WorkLease | None, HandoffPhase, HandoffPhase, HandoffPhase]] = {
@@ -145,7 +144,6 @@ def test_at_most_one_acceptance_takes_effect_for_each_epoch(taken: HandoffPhase)
     assert judge(accepted(handoff()), work_lease(Phase.HELD), 1.0, earlier).status is None
 
 
-# ------------------------------------------------------------------------------------------------------ the deadline
 @pytest.mark.parametrize("lease", [work_lease(Phase.HELD), work_lease(Phase.AVAILABLE), None])
 def test_an_offer_without_an_answer_expires(lease: WorkLease | None) -> None:
     """Case 23: a target that does not exist, or does not answer, keeps nobody waiting."""
@@ -194,7 +192,6 @@ def test_an_acceptance_of_nothing_expires_and_says_so() -> None:
         assert "it was accepted" in status.conditions[0].message
 
 
-# -------------------------------------------------------------------------------------------------- what is pinned
 @pytest.mark.parametrize("phase", [Phase.HELD, Phase.JEOPARDY, Phase.EXPIRED])
 def test_an_offer_without_an_epoch_is_pinned_to_the_tenure_there_is(phase: Phase) -> None:
     """Git names no epoch: the operator writes down the one it finds, and from then on it is that one."""
@@ -211,7 +208,6 @@ def test_an_offer_without_an_epoch_waits_where_there_is_no_tenure_to_hand_over(p
     assert (status.phase, status.epoch) == (PENDING, None)
 
 
-# --------------------------------------------------------------------------------------------------- the conditions
 def conditions_of(offer: Handoff, lease: WorkLease | None) -> dict[str, tuple[str, str]]:
     status = judge(offer, lease).status or offer.status
     return {one.type: (one.status, one.reason) for one in status.conditions}
@@ -272,7 +268,6 @@ def test_a_missing_work_item_is_a_condition_that_clears() -> None:
     assert there[HandoffConditionName.WORK_LEASE_MISSING] == ("False", "Found")
 
 
-# ------------------------------------------------------------------------------------------------------ what is told
 def test_each_transition_is_told_once() -> None:
     """The first sight and every change of phase is an Event; a condition that moves is none."""
     offer = handoff(pinned=None, checkpoint=offered_checkpoint())

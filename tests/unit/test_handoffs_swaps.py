@@ -36,7 +36,6 @@ def pair(*offers: Handoff, phase: Phase = Phase.HELD, **said: Any) -> Pair:
     return Pair(work_lease(phase, **said), offers)
 
 
-# ---------------------------------------------------------------------------------------------------- taking effect
 def test_an_acceptance_takes_effect_with_the_swap_of_the_work() -> None:
     """First the reservation, and only then does the handoff say Accepted; the sender holds on."""
     before = pair(accepted(handoff()))
@@ -123,7 +122,6 @@ def test_a_handoff_that_is_not_known_does_not_keep_a_reservation() -> None:
     assert gone.swap_lease(1.0 + CLAIM_SECONDS).lease.status.successor is None
 
 
-# ----------------------------------------------------------------------------------------------- no claim, other ends
 def test_no_claim_in_time_lapses_and_the_sender_goes_on() -> None:
     """Case 24: accepted, but the target never started: the sender is unhindered, and the epoch is the same."""
     lapsed = pair(accepted(handoff()), renewal=renewal(0.0)).settled().settled(2.0 + CLAIM_SECONDS)
@@ -206,7 +204,6 @@ def test_the_reservation_outlives_the_lease() -> None:
     assert (granted.lease.status.grant_reason, granted.phases) == ("Handoff", (COMPLETED,))
 
 
-# --------------------------------------------------------------------------------------------------------- two offers
 @pytest.mark.parametrize(
     ("first", "second", "chosen"),
     [
@@ -243,7 +240,6 @@ def test_nothing_is_reserved_on_an_object_that_is_being_deleted() -> None:
     assert deleting.settled(1000.0).phases == (EXPIRED,)
 
 
-# -------------------------------------------------------------------------------------------------------- at stake
 def test_a_reservation_is_at_stake_when_it_is_made_ended_or_granted() -> None:
     """Those are the decisions before which the handoff behind it is read again."""
     free, reserved = work_lease(Phase.HELD), work_lease(Phase.HELD, decided={"successor": successor()})

@@ -177,7 +177,6 @@ def test_a_clock_that_stood_still_makes_no_negative_gap() -> None:
     assert decision.status.history[0].longest_gap_seconds == 0
 
 
-# -------------------------------------------------------------------------------------------------------------- texts
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (WORDS_MAX, WORDS_MAX), (WORDS_MAX + 1, WORDS_MAX)])
 def test_words_are_cut_to_what_status_takes(length: int, kept: int) -> None:
     """A text that is too long ends with an ellipsis; one that fits is left alone."""

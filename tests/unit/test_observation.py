@@ -51,7 +51,6 @@ def test_there_is_nothing_to_observe_of_work_that_nobody_holds(phase: Phase) -> 
     assert observe(None, work_lease(phase, renewal=renewal()), at(0), None) is None
 
 
-# ----------------------------------------------------------------------------------------------- the server's times
 def test_the_last_renewal_was_heard_when_the_server_says_so() -> None:
     """The time of the one managedFields entry that owns the renewal, not what the holder wrote."""
     lease = work_lease(Phase.HELD, renewal=renewal(5000))
@@ -101,7 +100,6 @@ def test_a_grant_without_a_time_was_not_heard(acquire_time: str | None) -> None:
     assert last_heard(work_lease(Phase.HELD, decided={"acquire_time": acquire_time}), None) is None
 
 
-# ------------------------------------------------------------------------------------------------------- first sight
 @pytest.mark.parametrize(
     ("now", "heard", "lapses", "expires"),
     [
@@ -193,7 +191,6 @@ def test_a_renewal_that_is_first_seen_together_with_jeopardy(renewed: float | No
     assert (status is not None and status.phase is Phase.HELD) is held
 
 
-# --------------------------------------------------------------------------------------------------------- renewals
 def test_renewals_gaps_and_skew_are_counted_as_they_are_seen() -> None:
     """From the operator's own clock; skew compares the holder's clock with the server's."""
     lease = work_lease(Phase.HELD, renewal=renewal(0))
@@ -236,7 +233,6 @@ def test_a_lease_without_a_grace_lapses_and_expires_at_once() -> None:
     assert deadlines(first_sight(lease, 0.0, None)) == (60.0, 60.0)
 
 
-# ---------------------------------------------------------------------------------------------------------- moments
 def test_times_are_stored_in_utc_with_microseconds() -> None:
     """One form, which the schema's pattern admits, whatever zone a time came in."""
     paris = datetime.fromisoformat("2026-11-30T13:00:00.5+01:00")

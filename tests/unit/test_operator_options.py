@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from worklease.addresses import shown
 from worklease.api.fields import CREATED_EPOCH_MAX
 from worklease.controller.command import options
 
@@ -34,7 +35,7 @@ def test_without_arguments_one_replica_serves_every_namespace() -> None:
     chosen, log_format, log_level = options([])
     settings = chosen.settings
     assert (settings.floor, settings.ordinal, settings.replicas, settings.trust_server_times) == (0, 0, 1, True)
-    assert (chosen.namespaces, chosen.host, chosen.port) == ((), "0.0.0.0", 8080)
+    assert (chosen.namespaces, chosen.host, chosen.port) == ((), None, 8080)
     assert (chosen.source.kubeconfig, chosen.source.context) == (None, None)
     assert (log_format, log_level) == ("text", "info")
 
@@ -123,11 +124,21 @@ def test_namespaces_are_repeated_as_flags_and_separated_by_commas_as_a_variable(
     assert options([])[0].namespaces == ("a", "b")
 
 
-@pytest.mark.parametrize(("given", "host", "port"), [("127.0.0.1:0", "127.0.0.1", 0), (":8081", "0.0.0.0", 8081)])
-def test_an_address_is_a_host_and_a_port(given: str, host: str, port: int) -> None:
-    """Port 0 is any free one; without a host, every interface."""
+@pytest.mark.parametrize(
+    ("given", "host", "port"),
+    [
+        ("127.0.0.1:0", "127.0.0.1", 0),
+        ("localhost:8081", "localhost", 8081),
+        (":8081", None, 8081),
+        ("[::1]:8081", "::1", 8081),
+        ("[::]:65535", "::", 65535),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(given: str, host: str | None, port: int) -> None:
+    """Port 0 is any free one; IPv6 is in brackets; without a host, every interface of either family."""
     chosen = options(["--listen", given])[0]
     assert (chosen.host, chosen.port) == (host, port)
+    assert shown(host, port) == given
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -141,6 +152,12 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no port": (["--listen=localhost"], "an address is HOST:PORT"),
     "an empty port": (["--listen=localhost:"], "an address is HOST:PORT"),
     "a port too high": (["--listen=localhost:65536"], "an address is HOST:PORT"),
+    "an IPv6 address without brackets": (["--listen=::1:8080"], "[::1]:8080"),
+    "brackets around a name": (["--listen=[localhost]:8080"], "an address is HOST:PORT"),
+    "nothing in the brackets": (["--listen=[]:8080"], "an address is HOST:PORT"),
+    "a bracket left open": (["--listen=[::1:8080"], "an address is HOST:PORT"),
+    "a port of other digits": (["--listen=localhost:\u0663\u00b2"], "an address is HOST:PORT"),
+    "no address at all": (["--listen="], "an address is HOST:PORT"),
     "a format that is none": (["--log-format=xml"], "'text', 'json'"),
     "a level that is none": (["--log-level=loud"], "'debug', 'info', 'warning', 'error'"),
     "a flag that is none": (["--epochfloor=1"], "--epochfloor"),
@@ -210,3 +227,12 @@ def test_an_operator_without_credentials_ends_with_1_and_says_so() -> None:
     line = answer.stderr.splitlines()[-1]
     assert line.startswith("worklease-operator: ")
     assert "/nonexistent/kubeconfig" in line
+
+
+@pytest.mark.parametrize("module", ["kopf", "prometheus_client", "uvloop"])
+def test_an_operator_without_its_extra_says_what_to_install(module: str) -> None:
+    """One line and exit status 2, before anything else."""
+    program = f"import sys; sys.modules[{module!r}] = None; from worklease.controller.command import main; main()"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == f"worklease-operator: {module} is missing: pip install 'worklease[operator]'\n"

@@ -27,7 +27,6 @@ DUPLICATE = "Duplicate value"
 """By the schema: an effect is logged again after a lost answer, and the list is a map by id."""
 TOO_MANY = f"spec.effects: Too many: {EFFECTS_MAX + 1}"
 TEST_FAILED = "the server rejected our request"
-LEASED = re.compile(r"work is leased until about \S+Z")
 _RULES = (*statements.RULES, *(rule for rules in statements.EFFECT_ITSELF.values() for rule in rules), *handoff.RULES)
 CHECKS: tuple[Check, ...] = tuple(check for rule in _RULES for check in rule.checks)
 POLICY_CHECKS: tuple[Check, ...] = tuple(check for policy in POLICIES for check in policy.checks)

@@ -32,8 +32,13 @@ async def takeover(options: argparse.Namespace) -> int:
         said = administering.revocation_of(work, options.reason)
         _show(work)
         dry = options.dry_run == "server"
-        if not options.yes and not dry and not _agreed():
-            return Exit.USAGE
+        if not options.yes and not dry:
+            if not sys.stdin.isatty():
+                print("worklease: nobody is there to ask: say --yes to take it over", file=sys.stderr)
+                return Exit.USAGE
+            if not _agreed():
+                print("worklease: nothing was done", file=sys.stderr)
+                return Exit.ERROR
         sent_at = client.clock()
         claim = administering.claim_of(client, work, options.purpose or options.reason)
         stated = await administering.take_over(client, work, said, claim, suspend=options.suspend)
@@ -81,12 +86,13 @@ def _show(work: WorkLease) -> None:
 
 def _agreed() -> bool:
     """Asks the person at the terminal."""
-    if not sys.stdin.isatty():
-        print("worklease: nobody is there to ask: say --yes to take it over", file=sys.stderr)
-        return False
     print("take it over? [y/N] ", end="", file=sys.stderr, flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own waits until the line has been read
-    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
-        return True
-    print("worklease: nothing was done", file=sys.stderr)
-    return False
+    try:
+        said = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print("\nworklease: nothing was done", file=sys.stderr)
+        raise
+    if not said.endswith("\n"):  # the input has ended (Ctrl-D)
+        print(file=sys.stderr)
+    return said.strip().lower() in {"y", "yes"}

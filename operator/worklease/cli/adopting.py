@@ -16,6 +16,7 @@ from worklease.cli.locks import Lock
 from worklease.client.claimable import held_by
 from worklease.client.claims import PASSING, Wanted
 from worklease.client.deciding import Grant
+from worklease.client.reading import parsed
 from worklease.errors import NotFound, WaitedTooLong, WorkIsLeased
 from worklease.kube.swap import read
 
@@ -66,5 +67,5 @@ async def claimed(client: Connection, wanted: Wanted, wait: float | bool | None)
 
 async def _read(client: Connection, wanted: Wanted) -> WorkLease | None:
     with contextlib.suppress(NotFound):
-        return WorkLease.model_validate(await read(client.session, wanted.namespace, wanted.name))
+        return parsed(WorkLease, await read(client.session, wanted.namespace, wanted.name))
     return None

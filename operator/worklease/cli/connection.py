@@ -12,7 +12,7 @@ from typing import Any
 from worklease.api.crd import GROUP
 from worklease.client.client import USER_AGENT, Client
 from worklease.client.identity import Identity, whoami
-from worklease.errors import Unanswered, Unauthenticated
+from worklease.errors import Unanswered, Unauthenticated, Unreadable
 from worklease.kube.credentials import Source
 from worklease.kube.session import JSON, REQUEST_SECONDS, Answer, Session
 
@@ -72,8 +72,8 @@ async def connected(options: argparse.Namespace, *, shell: bool = False) -> Asyn
     async with await Line.open(Source(options.kubeconfig, options.context), user_agent=USER_AGENT) as session:
         try:
             identity = await whoami(session, shell_instance() if shell else None)
-        except Unanswered as error:
-            raise Unanswered(f"{session.credentials.server} cannot be asked: {error}; {WHICH}") from error
+        except (Unanswered, Unreadable) as error:
+            raise type(error)(f"{session.credentials.server} cannot be asked: {error}; {WHICH}") from error
         except Unauthenticated as error:
             said = f"{session.credentials.server} does not accept the credentials: {error}; {WHICH}"
             raise Unauthenticated(said, status=error.status) from error

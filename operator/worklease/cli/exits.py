@@ -18,10 +18,12 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.DONE: "done",
-    Exit.ERROR: "an error, or it is not known whether it was done",
-    Exit.USAGE: "the command was used wrongly",
-    Exit.REFUSED: "refused: the work is leased, suspended, reserved or complete, or the statement is not permitted",
-    Exit.LOST: "the lease was lost, or not certain any more, while it was held",
+    Exit.ERROR: "an error: there is no such object, no answer or none that can be read, or a person said no; or it is "
+    "not known whether it was done",
+    Exit.USAGE: "the command was used wrongly: its words, their values, or a variable that it reads",
+    Exit.REFUSED: "refused: the work is leased, suspended, reserved or complete, the handoff is over, what is said is "
+    "not about your own present tenure, or a verb is missing",
+    Exit.LOST: "the lease was lost, or not certain any more, while `hold` held it",
     Exit.WAITED: "the work did not become free within the time given by --wait",
 }
 
@@ -30,7 +32,8 @@ ERRORS: tuple[tuple[type[errors.WorkleaseError], Exit], ...] = (
     (errors.WaitedTooLong, Exit.WAITED),
     (errors.LeaseLost, Exit.LOST),
     (errors.LeaseInJeopardy, Exit.LOST),
-    (errors.NotPermitted, Exit.ERROR),
+    (errors.NotPermitted, Exit.REFUSED),
+    (errors.Forbidden, Exit.REFUSED),
     (errors.ClaimRefused, Exit.REFUSED),
     (errors.StatementRefused, Exit.REFUSED),
     (errors.HandoffOver, Exit.REFUSED),

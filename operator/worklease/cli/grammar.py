@@ -3,10 +3,13 @@
 import argparse
 import difflib
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from worklease import __version__
+from worklease.cli import values
 from worklease.cli.exits import MEANINGS
 
 CLI = "worklease.cli"
@@ -14,6 +17,9 @@ OBJECTS = ("json", "yaml", "name")
 VALUES = ("json", "yaml")
 SHELLS = ("bash", "zsh", "fish")
 WORKLEASES, HANDOFFS = "workleases", "handoffs"
+KINDS = {WORKLEASES: "WorkLease", HANDOFFS: "Handoff"}
+HELP_COLUMNS = 80
+_OF_CREATED = ("work_type", "work_id", "lease_seconds", "jeopardy_seconds")
 _JEOPARDY_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL")
 
 
@@ -29,12 +35,21 @@ def parse(given: list[str]) -> argparse.Namespace:
     """The options, with the command after the first -- as `child`. Exits with 2 when they are wrong."""
     given, child = split(given)
     whole = parser()
-    options = whole.parse_args(given)
+    options, left = whole.parse_known_args(given)
     options.child = child
+    wrong: Callable[[str], NoReturn] = options.parser.error
+    if left and options.command == "hold" and not child and not left[0].startswith("-"):
+        wrong(f"what is to be run stands after --: hold {options.name} -- {' '.join(left)}")
+    if left:
+        wrong(f"{'there is no flag' if left[0].startswith('-') else 'there is a word too many:'} {left[0]}")
     if bool(child) != (options.command == "hold"):
-        whole.error("hold NAME -- COMMAND..." if not child else "only hold takes a command after --")
+        wrong("hold NAME -- COMMAND..." if not child else "only hold takes a command after --")
     if getattr(options, "all_namespaces", False) and getattr(options, "name", None) is not None:
-        whole.error("one work item is in one namespace: NAME and -A do not go together")
+        wrong("one work item is in one namespace: NAME and -A do not go together")
+    if getattr(options, "create", None) is False:
+        for name in _OF_CREATED:
+            if getattr(options, name) is not None:
+                wrong(f"--{name.replace('_', '-')} is for a work item that is created: add --create")
     return options
 
 
@@ -49,7 +64,10 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def parser() -> argparse.ArgumentParser:
     """Every command and flag."""
     kubectl = Path(sys.argv[0]).name.startswith("kubectl")
-    codes = "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    codes = "\n".join(
+        textwrap.fill(f"  {code.value:>3}  {meaning}", HELP_COLUMNS, subsequent_indent=" " * 7)
+        for code, meaning in MEANINGS.items()
+    )
     whole = Parser(
         prog="kubectl worklease" if kubectl else "worklease",
         description="Leases on work items: hold them, look at them, end them.",
@@ -65,17 +83,17 @@ def parser() -> argparse.ArgumentParser:
     _handoff(commands)
     what = "the script that lets a shell complete commands, flags and names"
     completion = commands.add_parser("completion", help=what, description=what)
-    completion.set_defaults(run=f"{CLI}.completion:script", namespace=None)
+    completion.set_defaults(run=f"{CLI}.completion:script", namespace=None, parser=completion)
     completion.add_argument("shell", choices=SHELLS, help="load it by: source <(worklease completion bash)")
     return whole
 
 
 def _add(commands: Any, name: str, run: str, what: str, *, named: str = "the WorkLease", kind: str = WORKLEASES) -> Any:
     command = commands.add_parser(name, help=what, description=what)
-    command.set_defaults(run=f"{CLI}.{run}", completes=kind)
+    command.set_defaults(run=f"{CLI}.{run}", completes=kind, parser=command)
     _common(command)
     if named:
-        command.add_argument("name", metavar="NAME", help=named)
+        command.add_argument("name", metavar="NAME", type=values.name_of(KINDS[kind]), help=named)
     return command
 
 
@@ -118,7 +136,7 @@ def _holding(commands: Any) -> None:
     }.items():
         command = _writing(_add(commands, name, f"say:{name}", what))
         command.add_argument(
-            "--epoch", type=int, help="the tenure; default: WORKLEASE_EPOCH, else the one that is held"
+            "--epoch", type=values.epoch, help="the tenure; default: WORKLEASE_EPOCH, else the one that is held"
         )
         if name == "release":
             command.add_argument("--reason", default="released by hand", help="for people who read the history")
@@ -153,7 +171,8 @@ def _looking(commands: Any) -> None:
         ("watch", "watch:watch", "the same, as it changes, until it is interrupted"),
     ):
         command = _printed(_add(commands, name, run, what, named=""), *OBJECTS, "wide")
-        command.add_argument("name", metavar="NAME", nargs="?", help="one WorkLease; default: all of the namespace")
+        one = "one WorkLease; default: all of the namespace"
+        command.add_argument("name", metavar="NAME", nargs="?", type=values.name_of(KINDS[WORKLEASES]), help=one)
         _everywhere(command)
     _printed(_add(commands, "history", "show:history", "the tenures of the work"), *VALUES)
     what = "the effects that were logged, and what became of them"
@@ -180,8 +199,8 @@ def _handoff(commands: Any) -> None:
     create.add_argument("--subject", help="what it is about, in a line")
     create.add_argument("--message", help="what the target needs to know")
     create.add_argument("--context-uri", metavar="URI", help="where there is more to know")
-    create.add_argument("--accept-within", type=int, metavar="SECONDS", help="default: 3600")
-    create.add_argument("--claim-within", type=int, metavar="SECONDS", help="default: 300")
+    create.add_argument("--accept-within", type=values.whole_seconds, metavar="SECONDS", help="default: 3600")
+    create.add_argument("--claim-within", type=values.whole_seconds, metavar="SECONDS", help="default: 300")
     create.add_argument("--delegated", action="store_true", help="offer what others hold (verb delegate)")
     accept = add("accept", "accept, and claim; it lapses unless held or renewed")
     accept.add_argument("--purpose", help="what you are going to do; default: the subject")
@@ -198,7 +217,8 @@ def _common(command: argparse.ArgumentParser, *, outermost: bool = False) -> Non
         (("--context",), "the context of the kubeconfig"),
         (("--kubeconfig",), "default: KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config"),
     ):
-        command.add_argument(*flags, default=default, help=what)
+        kind = values.namespace if "-n" in flags else str
+        command.add_argument(*flags, default=default, type=kind, help=what)
 
 
 def _work(command: argparse.ArgumentParser) -> None:
@@ -206,8 +226,8 @@ def _work(command: argparse.ArgumentParser) -> None:
     command.add_argument("--create", action="store_true", help="create the work item when there is none (verb create)")
     command.add_argument("--work-type", help="of a created item; default: work")
     command.add_argument("--work-id", help="of a created item; default: NAME")
-    command.add_argument("--lease-seconds", type=int, help="of a created item")
-    command.add_argument("--jeopardy-seconds", type=int, help="of a created item")
+    command.add_argument("--lease-seconds", type=values.whole_seconds, metavar="SECONDS", help="of a created item")
+    command.add_argument("--jeopardy-seconds", type=values.whole_seconds, metavar="SECONDS", help="of a created item")
 
 
 def _wait(command: argparse.ArgumentParser) -> None:
@@ -215,7 +235,7 @@ def _wait(command: argparse.ArgumentParser) -> None:
         "--wait",
         nargs="?",
         const=True,
-        type=_seconds,
+        type=values.seconds,
         metavar="SECONDS",
         help="wait until the work is free; without SECONDS for ever",
     )
@@ -242,13 +262,6 @@ def _hold(command: argparse.ArgumentParser) -> None:
         metavar="MESSAGE",
         help="declare the work done when the command ends with 0; otherwise the work is released",
     )
-
-
-def _seconds(value: str) -> float:
-    seconds = float(value)
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError("a number of seconds")
-    return seconds
 
 
 def _shorter(message: str) -> str:

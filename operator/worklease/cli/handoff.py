@@ -10,7 +10,7 @@ from worklease.cli.exits import Exit
 from worklease.cli.report import report
 from worklease.cli.say import held, look, report_grant
 from worklease.client.handoffs import Offer
-from worklease.errors import HandoffOver, NotFound
+from worklease.errors import LeaseError, NotFound
 
 
 async def create(options: argparse.Namespace) -> int:
@@ -77,4 +77,6 @@ async def _find(client: Connection, options: argparse.Namespace) -> Offer:
         return await client.desk.find(options.namespace, options.name)
     except NotFound as error:
         key = f"{options.namespace}/{options.name}"
-        raise HandoffOver(key, "Gone", "there is no such handoff: see `worklease inbox`") from error
+        raise LeaseError(
+            key, "there is no such handoff: `worklease inbox` shows those that wait for you (-n, -A)"
+        ) from error

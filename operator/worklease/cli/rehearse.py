@@ -8,6 +8,7 @@ from worklease.api.worklease import WorkLease
 from worklease.cli.connection import Connection
 from worklease.client.claims import Wanted
 from worklease.client.handoffs import PLURAL, Offer
+from worklease.client.reading import parsed
 from worklease.client.refusals import claim_refusal, missing, statement_refusal
 from worklease.client.speech import Patch, stating
 from worklease.errors import NotFound, Refused
@@ -17,9 +18,9 @@ from worklease.protocol.moments import rfc3339
 
 
 async def claim(client: Connection, wanted: Wanted) -> None:
-    """A claim of the work as it is, or of what would be created. Raises ClaimRefused."""
+    """A claim of the work as it is, or of what would be created. Raises ClaimRefused, NoSuchWork."""
     try:
-        epoch = WorkLease.model_validate(await read(client.session, wanted.namespace, wanted.name)).status.epoch
+        epoch = parsed(WorkLease, await read(client.session, wanted.namespace, wanted.name)).status.epoch
         exists = True
     except NotFound as error:
         if wanted.work is None:
@@ -38,6 +39,8 @@ async def claim(client: Connection, wanted: Wanted) -> None:
             await client.session.request("PATCH", path, stating(claim=said.manifest()), content_type=JSON_PATCH)
         else:
             await client.session.request("POST", path_of(wanted.namespace), wanted.manifest(said))
+    except NotFound as error:
+        raise missing(wanted.lease, error) from error
     except Refused as error:
         raise claim_refusal(wanted.lease, error) from error
 

@@ -5,7 +5,7 @@ import os
 import sys
 
 from worklease.api.statements import Checkpoint, Completion, Outcome, Release
-from worklease.api.worklease import Work, WorkLease
+from worklease.api.worklease import Work, WorkLease, WorkLeaseSpec
 from worklease.cli import rehearse
 from worklease.cli.adopting import claimed
 from worklease.cli.connection import Connection, connected
@@ -16,14 +16,16 @@ from worklease.client.claimable import held_by
 from worklease.client.claims import Wanted
 from worklease.client.client import Client
 from worklease.client.deciding import Grant
-from worklease.client.refusals import statement_refusal
+from worklease.client.reading import parsed
+from worklease.client.refusals import missing, statement_refusal
 from worklease.client.renewing import Renewals
 from worklease.client.saying import REQUEST_SECONDS, say
 from worklease.client.speech import stating
-from worklease.errors import ClaimRefused, NotFound, Refused, StatementRefused, Unanswered, WorkIsLeased
+from worklease.errors import MalformedToken, NotFound, Refused, StatementRefused, Unanswered, WorkIsLeased
+from worklease.fencing.token import EPOCH_VARIABLE, LEASE_VARIABLE, parse_epoch
 from worklease.kube.swap import read
 
-EPOCH_VARIABLE = "WORKLEASE_EPOCH"
+EPOCH_SHOWN_MAX = 40
 
 
 async def claim(options: argparse.Namespace) -> int:
@@ -99,6 +101,11 @@ def wanted_by(options: argparse.Namespace) -> Wanted:
     work = None
     if options.create:
         work = Work(type=options.work_type or "work", id=options.work_id or options.name)
+        given = {"leaseDurationSeconds": options.lease_seconds, "jeopardyDurationSeconds": options.jeopardy_seconds}
+        # What the schema does not take is wrong usage, and not a refusal.
+        WorkLeaseSpec.model_validate(
+            {"work": work, **{name: value for name, value in given.items() if value is not None}}
+        )
     return Wanted(
         options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
     )
@@ -115,26 +122,37 @@ async def report_grant(options: argparse.Namespace, client: Connection, grant: G
 
 
 async def look(client: Client, options: argparse.Namespace) -> WorkLease:
-    """The work item. Raises ClaimRefused when there is none."""
+    """The work item. Raises NoSuchWork when there is none."""
     try:
-        return WorkLease.model_validate(await read(client.session, options.namespace, options.name))
+        return parsed(WorkLease, await read(client.session, options.namespace, options.name))
     except NotFound as error:
-        raise no_such(f"{options.namespace}/{options.name}", error) from error
-
-
-def no_such(lease: str, error: NotFound) -> ClaimRefused:
-    """There is no such work item, as far as one can see in that namespace."""
-    if f'"{lease.partition("/")[2]}" not found' not in str(error):
-        return ClaimRefused(lease, f"the API server does not know WorkLeases: is worklease installed? ({error})")
-    return ClaimRefused(lease, "there is no such work item: `worklease status` shows those that there are (-n, -A)")
+        raise missing(f"{options.namespace}/{options.name}", error) from error
 
 
 async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, int]:
     """The work item and the epoch to speak about. What is not held cannot be spoken about."""
+    meant = epoch_meant(options)
     work = await look(client, options)
-    given = getattr(options, "epoch", None) or int(os.environ.get(EPOCH_VARIABLE) or 0)
     if not held_by(work, client.identity):
-        raise StatementRefused(work.key, f"{client.identity.username} ({client.identity.instance}) does not hold it")
-    if given and given != work.status.epoch:
-        raise StatementRefused(work.key, f"epoch {given} has ended; the work is held under epoch {work.status.epoch}")
+        who = f"{client.identity.username} ({client.identity.instance})"
+        raise StatementRefused(work.key, f"{who} does not hold it; `worklease status {options.name}` shows who may act")
+    if meant is not None and meant[1] != work.status.epoch:
+        said, epoch = meant
+        raise StatementRefused(work.key, f"it is held under epoch {work.status.epoch}, and {said} says epoch {epoch}")
     return work, work.status.epoch
+
+
+def epoch_meant(options: argparse.Namespace) -> tuple[str, int] | None:
+    """The epoch that is asked for, and what says so: --epoch, or the variable if it is about this work item.
+
+    In the environment of a `hold` it is about what that holds. Raises ValueError when it is no epoch.
+    """
+    if (given := getattr(options, "epoch", None)) is not None:
+        return "--epoch", given
+    lease, epoch = os.environ.get(LEASE_VARIABLE), os.environ.get(EPOCH_VARIABLE)
+    if not epoch or (lease and lease.split("/")[-2:] != [options.namespace, options.name]):
+        return None
+    try:
+        return EPOCH_VARIABLE, parse_epoch(epoch)
+    except MalformedToken as error:
+        raise ValueError(f"{EPOCH_VARIABLE} is {epoch[:EPOCH_SHOWN_MAX]!r}: {error}") from None

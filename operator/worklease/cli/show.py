@@ -10,15 +10,19 @@ from worklease.api.statements import UNRECONCILED
 from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
-from worklease.cli.printing import coloured, dump, dump_list, name_of, second, shown, table
-from worklease.cli.say import look, no_such
+from worklease.cli.printing import coloured, dump, dump_list, name_of, plain, second, shown, table
+from worklease.cli.say import look
 from worklease.client.client import Client
-from worklease.errors import NotFound
+from worklease.client.reading import parsed
+from worklease.client.refusals import missing
+from worklease.errors import NotFound, Unreadable
 from worklease.kube.swap import read, read_all
 from worklease.protocol.moments import parse_rfc3339
 
 HEAD = ("NAMESPACE", "NAME", "PHASE", "HOLDER", "EPOCH", "EXPIRES IN")
 WIDE = ("INSTANCE", "NEXT")
+READ_BARE = ("phase", "holderIdentity", "epoch")
+UNKNOWN = "unknown"
 
 
 async def status(options: argparse.Namespace) -> int:
@@ -37,17 +41,24 @@ async def status(options: argparse.Namespace) -> int:
     elif options.output in ("json", "yaml"):
         dump(shown(raws[0]), options.output)
     elif options.name is not None:
-        print("\n".join(sentences(WorkLease.model_validate(raws[0]), now)))
+        print("\n".join(sentences(parsed(WorkLease, raws[0]), now)))
     elif not raws:
         nothing(options)
     else:
         wide = options.output == "wide"
-        table((*HEAD, *(WIDE if wide else ())), [row(WorkLease.model_validate(raw), now, wide=wide) for raw in raws])
+        table((*HEAD, *(WIDE if wide else ())), [row(raw, now, wide=wide) for raw in raws])
     return Exit.DONE
 
 
-def row(work: WorkLease, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    """One work item in a table."""
+def row(raw: dict[str, Any], now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """One work item in a table; of one that cannot be read its name, and what its status says."""
+    try:
+        work = parsed(WorkLease, raw)
+    except Unreadable as error:
+        status = {name: str(value) for name, value in (raw.get("status") or {}).items()}
+        metadata = raw["metadata"]
+        cells = (metadata["namespace"], metadata["name"], *(status.get(name, "") for name in READ_BARE), UNKNOWN)
+        return (*cells, status.get("instance", ""), f"unknown: {error}") if wide else cells
     state = work.status
     cells = (
         work.metadata.namespace,
@@ -74,6 +85,9 @@ async def history(options: argparse.Namespace) -> int:
         if options.output in ("json", "yaml"):
             dump([tenure.manifest() for tenure in tenures], options.output)
             return Exit.DONE
+        if not tenures:
+            print(f"nobody has held {work.key}", file=sys.stderr)
+            return Exit.DONE
         head = ("EPOCH", "HOLDER", "WHY GRANTED", "SINCE", "UNTIL", "WHY ENDED", "PURPOSE")
         rows = [
             (
@@ -97,6 +111,9 @@ async def effects(options: argparse.Namespace) -> int:
         work = await look(client, options)
         if options.output in ("json", "yaml"):
             dump([effect.manifest() for effect in work.spec.effects], options.output)
+            return Exit.DONE
+        if not work.spec.effects:
+            print(f"no effects of {work.key} are logged", file=sys.stderr)
             return Exit.DONE
         rows = [
             (e.id, str(e.epoch), e.recipient, e.action, e.state, second(e.time), e.detail or "")
@@ -123,15 +140,16 @@ async def inbox(options: argparse.Namespace) -> int:
             return Exit.DONE
         rows = [
             (
-                offer.handoff.key,
-                offer.lease_key,
+                offer.handoff.metadata.namespace,
+                offer.name,
+                offer.handoff.spec.work_lease_name,
                 offer.sender or "",
                 offer.subject or "",
                 second(offer.handoff.status.answer_by),
             )
             for offer in offers
         ]
-        table(("NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
+        table(("NAMESPACE", "NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
     return Exit.DONE
 
 
@@ -150,7 +168,7 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
         lines.append("unreconciled: " + ", ".join(f"{e.recipient} {e.action} {e.state} ({e.id})" for e in open_effects))
     if spec.checkpoint is not None:
         lines.append(f"checkpoint: {spec.checkpoint.uri} {spec.checkpoint.digest}")
-    return lines
+    return [plain(line) for line in lines]
 
 
 def expires_in(work: WorkLease, now: datetime) -> str:
@@ -161,7 +179,7 @@ def expires_in(work: WorkLease, now: datetime) -> str:
     heard = renewal.renew_time if renewal is not None and renewal.epoch == state.epoch else state.acquire_time
     at = parse_rfc3339(heard)
     if at is None:
-        return "unknown"
+        return UNKNOWN
     total = (state.lease_duration_seconds or 0) + (state.jeopardy_duration_seconds or 0)
     return f"{max(0, round(total - (now - at).total_seconds()))}s"
 
@@ -199,4 +217,4 @@ async def _raw(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     try:
         return await read(client.session, options.namespace, options.name)
     except NotFound as error:
-        raise no_such(f"{options.namespace}/{options.name}", error) from error
+        raise missing(f"{options.namespace}/{options.name}", error) from error

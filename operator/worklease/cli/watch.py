@@ -17,7 +17,9 @@ from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
 from worklease.cli.printing import cut, dump, lines, name_of, shown
 from worklease.cli.say import look
-from worklease.cli.show import HEAD, WIDE, next_actor, row, sentences
+from worklease.cli.show import HEAD, WIDE, row, sentences
+from worklease.client.reading import parsed
+from worklease.errors import Unreadable
 from worklease.kube.following import Picture, Raw
 
 REDRAW_SECONDS = 1.0
@@ -88,20 +90,20 @@ class Rows:
         self._wide = wide
         self._head: tuple[str, ...] = (*HEAD, *(WIDE if wide else ()))
         self._widths: list[int] = []
-        self._said: dict[str, tuple[object, ...]] = {}
+        self._said: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._pending: list[tuple[str, ...]] = []
 
     def see(self, raw: Raw, now: datetime, *, deleted: bool) -> None:
         """Takes a row for it unless the last one said the same."""
-        work = WorkLease.model_validate(raw)
-        cells = row(work, now, wide=self._wide)
+        cells = row(raw, now, wide=self._wide)
+        key = cells[:2]
         if deleted:
-            self._said.pop(work.key, None)
+            self._said.pop(key, None)
             self._pending.append((*cells[:2], DELETED, *cells[3:5], "", *cells[6:]))
             return
-        said = (work.status.phase, work.status.epoch, next_actor(work) if self._wide else "")
-        if self._said.get(work.key) != said:
-            self._said[work.key] = said
+        said = (cells[2], cells[4], *cells[7:])
+        if self._said.get(key) != said:
+            self._said[key] = said
             self._pending.append(cells)
 
     def print(self) -> None:
@@ -162,17 +164,24 @@ def _draw(options: argparse.Namespace, picture: Picture, now: datetime) -> None:
 
 def _content(options: argparse.Namespace, picture: Picture, now: datetime, width: int | None) -> list[str]:
     """What is to be seen, each line cut at `width`."""
-    works = [WorkLease.model_validate(picture.objects[key]) for key in sorted(picture.objects)]
+    raws = [picture.objects[key] for key in sorted(picture.objects)]
     trouble = [f"nothing is heard, trying again: {picture.trouble}"] if picture.trouble is not None else []
     if options.name is not None:
-        content = sentences(works[0], now) if works else [f"{options.namespace}/{options.name} has been deleted"]
-        if works and (history := works[0].status.history):
-            tenures = history[-TENURES_SHOWN:]
-            content += [
-                "",
-                *(f"epoch {one.epoch}: {one.holder_identity}, {one.end_reason or 'now'}" for one in tenures),
-            ]
+        content = _alone(raws[0], now) if raws else [f"{options.namespace}/{options.name} has been deleted"]
         return [cut(line, width) for line in [*trouble, *content]]
     wide = options.output == "wide"
-    rows = lines((*HEAD, *(WIDE if wide else ())), [row(work, now, wide=wide) for work in works], width=width)
+    rows = lines((*HEAD, *(WIDE if wide else ())), [row(raw, now, wide=wide) for raw in raws], width=width)
     return [*(cut(line, width) for line in trouble), *rows]
+
+
+def _alone(raw: Raw, now: datetime) -> list[str]:
+    """One work item: where it stands, and its latest tenures."""
+    try:
+        work = parsed(WorkLease, raw)
+    except Unreadable as error:
+        return [str(error)]
+    tenures = [
+        f"epoch {one.epoch}: {one.holder_identity}, {one.end_reason or 'now'}"
+        for one in work.status.history[-TENURES_SHOWN:]
+    ]
+    return [*sentences(work, now), *(("", *tenures) if tenures else ())]

@@ -16,7 +16,9 @@ from worklease.client.claimable import held_by, is_claimable, is_over
 from worklease.client.clock import Clock
 from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, fresh, mentions
 from worklease.client.identity import Identity
+from worklease.client.patience import patiently
 from worklease.client.places import Places
+from worklease.client.reading import parsed
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
 from worklease.client.speech import UNKNOWN, Speech, stating
 from worklease.errors import (
@@ -146,7 +148,7 @@ class Claimant:
                     self._follower.follow(self._wanted.namespace, self._wanted.name)
                 ) as changes:
                     async for raw in changes:
-                        latest[:] = [WorkLease.model_validate(raw)]
+                        latest[:] = [parsed(WorkLease, raw)]
                         news.set()
             finally:
                 news.set()
@@ -192,12 +194,15 @@ class Claimant:
     def _is_free(self, work: WorkLease) -> bool:
         return is_claimable(work, self._me) and not self._places.is_taken(self._wanted.lease)
 
+    async def _asked(self) -> dict[str, Any]:
+        return await read(self._session, self._wanted.namespace, self._wanted.name)
+
     async def _read(self) -> WorkLease | None:
         limit = self._clock() + DECIDED_SECONDS
         failures = 0
         while True:
             try:
-                return WorkLease.model_validate(await read(self._session, self._wanted.namespace, self._wanted.name))
+                return parsed(WorkLease, await patiently(self._asked))
             except NotFound as error:
                 if self._wanted.work is None:
                     raise missing(self._wanted.lease, error) from error
@@ -250,7 +255,11 @@ class Claimant:
                 stated = await finishing(speech.patch(lambda: stating(claim=claim.manifest())))
             grant = await deciding.granted(stated, speech.first_sent_at or 0.0, seen=seen)
             return await fresh(self._session, self._clock, self._wanted.lease, grant)
-        except (Conflict, NotFound) as error:
+        except NotFound as error:
+            if work is None:  # there is nowhere to create it
+                raise missing(wanted.lease, error) from error
+            raise _MovedOnError from error
+        except Conflict as error:
             raise _MovedOnError from error
         except Refused as error:
             if MOVED_ON in str(error) or NOT_FRESH in str(error):

@@ -11,6 +11,7 @@ from worklease.api.worklease import LEASED, WorkLease
 from worklease.client.claimable import held_by, is_over
 from worklease.client.clock import Clock
 from worklease.client.identity import Identity
+from worklease.client.reading import parsed
 from worklease.client.renewing import Renewals, later_version
 from worklease.client.speech import UNKNOWN, Speech, stating
 from worklease.client.timing import Terms
@@ -158,7 +159,7 @@ class Deciding:
         changes = self._follower.follow(self._namespace, self._name, known=known, silent_seconds=SILENT_SECONDS)
         async with contextlib.aclosing(changes):
             async for raw in changes:
-                yield WorkLease.model_validate(raw)
+                yield parsed(WorkLease, raw)
 
     async def _newer(self, stated: WorkLease, seen: AsyncGenerator[WorkLease, None]) -> AsyncGenerator[WorkLease, None]:
         """What comes after the claim was stated; ends when nothing is heard for too long."""
@@ -213,7 +214,7 @@ class Deciding:
         changes = self._follower.follow(self._namespace, self._name, silent_seconds=SILENT_SECONDS)
         async with contextlib.aclosing(changes):
             while True:
-                work = WorkLease.model_validate(await anext(changes))
+                work = parsed(WorkLease, await anext(changes))
                 stated = work.spec.claim
                 if not work.claim_pending or stated is None or stated.id != self._claim.id:
                     return work

@@ -22,6 +22,7 @@ from worklease.client.clock import Clock
 from worklease.client.deciding import DECIDED_SECONDS, SILENT_SECONDS, Grant
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity
+from worklease.client.reading import parsed
 from worklease.client.refusals import statement_refusal
 from worklease.client.speech import Patch, Speech
 from worklease.errors import ClaimUndecided, HandoffOver, LeaseError, NotFound, Refused
@@ -167,7 +168,7 @@ class Offer:
         async with contextlib.aclosing(changes):
             while True:
                 try:
-                    self.handoff = Handoff.model_validate(await anext(changes))
+                    self.handoff = parsed(Handoff, await anext(changes))
                 except NotFound as error:
                     raise HandoffOver(self.lease_key, "Gone", f"handoff {self.name} has been deleted") from error
                 if reached(self.handoff):
@@ -194,7 +195,7 @@ class Offer:
             raise HandoffOver(self.lease_key, "Gone", f"there is no handoff {self.name}") from error
         except Refused as error:
             raw = await read(self._desk.session, metadata.namespace, metadata.name, plural=PLURAL)
-            self.handoff = Handoff.model_validate(raw)
+            self.handoff = parsed(Handoff, raw)
             answered = self.handoff.spec.response
             if answered is not None and answered.decision is decision:
                 return
@@ -229,14 +230,14 @@ class Desk:
         selector = f"spec.to.holderIdentity={_escaped(self.identity.username)},status.phase={HandoffPhase.PENDING}"
         query = urlencode({"fieldSelector": selector, "limit": INBOX_MAX})
         answer = await self.session.request("GET", f"{path_of(namespace, plural=PLURAL)}?{query}")
-        handoffs = [Handoff.model_validate(item) for item in answer.body.get("items") or []]
+        handoffs = [parsed(Handoff, item) for item in answer.body.get("items") or []]
         mine = [h for h in handoffs if h.spec.to.instance in (None, self.identity.instance)]
         waiting = [h for h in mine if h.spec.response is None]
         return [Offer(self, h) for h in sorted(waiting, key=lambda h: h.metadata.creation_timestamp or "")]
 
     async def find(self, namespace: str, name: str) -> Offer:
         """The handoff of this name. Raises NotFound."""
-        return Offer(self, Handoff.model_validate(await read(self.session, namespace, name, plural=PLURAL)))
+        return Offer(self, parsed(Handoff, await read(self.session, namespace, name, plural=PLURAL)))
 
     async def offer(self, namespace: str, spec: HandoffSpec, holding: Holding | None = None) -> Offer:
         """Creates a handoff; its name begins with that of the work."""

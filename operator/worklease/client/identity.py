@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from worklease.api.admission import TOKEN_POD
+from worklease.client.patience import patiently
+from worklease.client.reading import SAID_MAX
+from worklease.errors import Unreadable
 from worklease.kube.session import Session
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -38,14 +41,18 @@ def process_instance() -> str:
 
 async def whoami(session: Session, instance: str | None = None) -> Identity:
     """Asks the API server. A token that is bound to a pod speaks as that pod and as nothing else."""
-    return identity_of(await reviewed(session), instance)
+    return identity_of(await patiently(lambda: reviewed(session)), instance)
 
 
 async def reviewed(session: Session) -> dict[str, Any]:
     """What the API server makes of our credentials: username, groups, extra."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await session.request("POST", REVIEWS, body)
-    user: dict[str, Any] = answer.body["status"]["userInfo"]
+    status = answer.body.get("status")
+    user = status.get("userInfo") if isinstance(status, dict) else None
+    if not isinstance(user, dict) or "username" not in user:
+        said = " ".join(str(answer.body.get("message") or answer.body).split())[:SAID_MAX]
+        raise Unreadable(f"it does not say who we are, so it may be no API server: {said}")
     return user
 
 

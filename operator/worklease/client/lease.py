@@ -23,6 +23,7 @@ from worklease.client.effects import ReportedEffect, appending, moving, new_effe
 from worklease.client.handoffs import Desk, Offer
 from worklease.client.holding import Holding, ended
 from worklease.client.identity import Identity
+from worklease.client.reading import parsed
 from worklease.client.reclaiming import reclaim
 from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
@@ -297,8 +298,10 @@ class Lease:
         `purpose` is what goes into the history; None keeps it. The lease takes the durations that spec has now. Effects
         that begin meanwhile wait for it. Raises EffectsUnreconciled while an effect is under way, ClaimRefused when the
         old epoch goes on (WorkIsReserved once a handoff has taken effect). A call that is cancelled goes on by itself.
+        One that comes while another is under way, for the same purpose or none, has its outcome; for another purpose it
+        claims after that.
         """
-        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose))
+        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose), purpose)
 
     async def release(self, reason: str) -> None:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""
@@ -348,7 +351,7 @@ class Lease:
                 contextlib.aclosing(changes),
             ):
                 while True:
-                    work = WorkLease.model_validate(await anext(changes))
+                    work = parsed(WorkLease, await anext(changes))
                     if ended(work, self.epoch) is not None or work.status.successor is not None:
                         return False
                     if work.status.phase is Phase.HELD:
@@ -370,9 +373,7 @@ class Lease:
 
     async def _look(self) -> None:
         metadata = self.work.metadata
-        self._holding.see(
-            WorkLease.model_validate(await read(self._holding.session, metadata.namespace, metadata.name))
-        )
+        self._holding.see(parsed(WorkLease, await read(self._holding.session, metadata.namespace, metadata.name)))
 
     def _now(self) -> str:
         return rfc3339(self._holding.session.server_clock.now())

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from datetime import datetime
 
 from worklease.api import statements
+from worklease.api.roles import GRANTS
 from worklease.errors import (
     ApiError,
     ClaimRefused,
+    ConfigurationError,
     EffectsUnreconciled,
     LeaseError,
+    NoSuchWork,
     NotFound,
     NotPermitted,
     StatementRefused,
@@ -17,15 +20,16 @@ from worklease.errors import (
     WorkIsLeased,
     WorkIsReserved,
     WorkIsSuspended,
+    WorkleaseError,
 )
 from worklease.protocol.moments import parse_rfc3339
 
 UNTIL = re.compile(r"until about (\S+Z)")
 MESSAGE_MAX = 1000
+NO_SUCH_WORK = "there is no such work item"
+VIEWER_ROLE, AGENT_ROLE = "worklease-viewer", "worklease-agent"
+EVERYWHERE = "at the cluster scope"
 _MISSING_VERB = re.compile(r'cannot (\w+) resource "(\w+)"')
-ROLE_WITH = {"create": "worklease-agent-creator", "revoke": "worklease-handler", "configure": "worklease-admin"}
-"""The smallest of the shipped roles that has a verb; the others are in worklease-agent."""
-AGENT_ROLE = "worklease-agent"
 
 _MESSAGES = {check.name: check.message for rule in statements.RULES for check in rule.checks}
 MOVED_ON = _MESSAGES["claim.epoch"]
@@ -73,21 +77,39 @@ def statement_refusal(lease: str, error: ApiError) -> LeaseError:
     return not_permitted(lease, error) or StatementRefused(lease, _short(message))
 
 
-def not_permitted(lease: str, error: ApiError, role: str = AGENT_ROLE) -> NotPermitted | None:
-    """A missing verb, with the role that has it (`role` if several have); None when it is about something else."""
+def not_permitted(lease: str, error: ApiError, least: str = AGENT_ROLE) -> NotPermitted | None:
+    """A missing verb, with the smallest role that has it; None when it is about something else."""
     if error.status != 403 or not (found := _MISSING_VERB.search(str(error))):
         return None
-    verb, resource = found[1], found[2]
-    role = ROLE_WITH.get(verb, role)
-    return NotPermitted(
-        lease, f"the verb {verb} on {resource} is missing; ClusterRole {role} has it: {_short(str(error))}"
-    )
+    verb, kind = found[1], found[2]
+    role = smallest_role(kind, verb, least)
+    said = f"the verb {verb} on {kind} is missing" + (f"; ClusterRole {role} has it" if role else "")
+    if role and EVERYWHERE in str(error):
+        said += ", given by a ClusterRoleBinding"
+    return NotPermitted(lease, f"{said}: {_short(str(error))}")
 
 
-def missing(lease: str, error: NotFound) -> ClaimRefused:
-    """There is no such work item."""
-    return ClaimRefused(
-        lease, f"there is no such work item: create it, or ask for that: create=True, --create ({error})"
+def smallest_role(kind: str, verb: str, least: str = AGENT_ROLE) -> str | None:
+    """The shipped role with the fewest verbs among those that have this one and all of `least`; None when none has."""
+    having = [
+        role
+        for role, kinds in GRANTS.items()
+        if verb in kinds.get(kind, ()) and all(set(verbs) <= set(kinds[of]) for of, verbs in GRANTS[least].items())
+    ]
+    return min(having, key=lambda role: sum(len(verbs) for verbs in GRANTS[role].values()), default=None)
+
+
+def missing(lease: str, error: NotFound) -> WorkleaseError:
+    """What it means that a work item is not found: there is none, no such namespace, or no WorkLeases at all."""
+    namespace, _, name = lease.partition("/")
+    if f'namespaces "{namespace}" not found' in str(error):
+        return NoSuchWork(lease, f"there is no namespace {namespace}")
+    if f'"{name}" not found' in str(error):
+        return NoSuchWork(lease, NO_SUCH_WORK)
+    if f"{name} has been deleted" in str(error):
+        return NoSuchWork(lease, "the work item has been deleted")
+    return ConfigurationError(
+        f"{lease}: the API server does not know WorkLeases: is worklease installed? ({_short(str(error))})"
     )
 
 

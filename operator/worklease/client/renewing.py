@@ -4,7 +4,9 @@ from datetime import datetime, timedelta
 
 from worklease.api.statements import Renewal
 from worklease.api.worklease import WorkLease
+from worklease.client.reading import parsed
 from worklease.client.speech import stating
+from worklease.errors import Unreadable
 from worklease.kube.session import JSON_PATCH, Session
 from worklease.kube.swap import path_of
 from worklease.protocol.moments import rfc3339
@@ -37,7 +39,10 @@ class Renewals:
             content_type=JSON_PATCH,
             timeout_seconds=timeout_seconds,
         )
-        work = WorkLease.model_validate(answer.body)
+        try:
+            work = parsed(WorkLease, answer.body)
+        except Unreadable:
+            return None
         self.see(work)
         stored = work.spec.renewal == renewal and later_version(seen, work.metadata.resource_version) != seen
         return work if stored else None

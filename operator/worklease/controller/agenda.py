@@ -5,14 +5,11 @@ most once in each of the structures, so their size is bounded by the number of o
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 
 from worklease.controller.clock import WatchClock
 from worklease.controller.deadlines import Deadlines
-
-logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 HOPELESS_SECONDS = 60.0
@@ -20,17 +17,22 @@ HOPELESS_SECONDS = 60.0
 
 
 class Agenda:
-    """Objects by uid. `settle` is called for each; `head_start_seconds` is how much later than due that is."""
+    """Objects by uid. `settle` is called for each; `head_start_seconds` is how much later than due that is.
+
+    What `settle` raises ends nothing: `on_defect` is called while it is handled, and the object is tried again later.
+    """
 
     def __init__(
         self,
         clock: WatchClock,
         settle: Callable[[str], Awaitable[None]],
         head_start_seconds: Callable[[str], float] = lambda uid: 0.0,
+        on_defect: Callable[[str], None] = lambda uid: None,
     ) -> None:
         self._clock = clock
         self._settle = settle
         self._head_start_seconds = head_start_seconds
+        self._on_defect = on_defect
         self._deadlines = Deadlines()
         self._deadline_moved = asyncio.Event()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
@@ -45,6 +47,10 @@ class Agenda:
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def __len__(self) -> int:
+        """How many objects wait for a worker."""
+        return len(self._queued)
 
     def now(self, uid: str) -> None:
         """Settle it now; after its head start, if another replica has one."""
@@ -123,8 +129,8 @@ class Agenda:
             self._idle.clear()
             try:
                 await self._settle(uid)
-            except Exception:
-                logger.exception("settling %s failed; it is tried again", uid)
+            except Exception:  # noqa: BLE001 - one object must not end the decisions on all the others
+                self._on_defect(uid)
                 self.failed(uid, hopeless=True)
             finally:
                 self._settling.discard(uid)

@@ -1,5 +1,7 @@
 """worklease-operator: the command that runs one replica until SIGTERM or SIGINT."""
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import gc
@@ -8,16 +10,19 @@ import re
 import signal
 import socket
 import sys
-
-import uvloop
+from typing import TYPE_CHECKING
 
 from worklease import __version__
+from worklease.addresses import address, shown
 from worklease.api.fields import CREATED_EPOCH_MAX
 from worklease.controller import logs
-from worklease.controller.operator import Operator, Options
-from worklease.controller.reconciler import Settings
 from worklease.errors import ConfigurationError
 from worklease.kube.credentials import Source
+
+if TYPE_CHECKING:  # What needs worklease[operator] is imported when it runs, so that main can say what is missing.
+    from worklease.controller.operator import Options
+
+EVERYWHERE = (None, 8080)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +72,12 @@ def parser() -> argparse.ArgumentParser:
         help="after a restart give every holder its full time again, instead of counting from the API server's own "
         "time of the last renewal",
     )
-    add("--listen", metavar="HOST:PORT", type=_address, help="/healthz, /readyz and /metrics. Default: 0.0.0.0:8080")
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        type=address,
+        help="/healthz, /readyz and /metrics; IPv6 as [::1]:8080, every interface as :8080. Default: :8080",
+    )
     add("--log-format", choices=("text", "json"), help="Default: text")
     add("--log-level", choices=("debug", "info", "warning", "error"), help="Default: info")
     return arguments
@@ -92,15 +102,11 @@ def _namespace(text: str) -> str:
     return text
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"an address is HOST:PORT, such as 127.0.0.1:8080, not {text!r}")
-    return host or "0.0.0.0", int(port)
-
-
 def options(argv: list[str] | None = None) -> tuple[Options, str, str]:
     """What was asked for, the log's format and its level. Exits with 2 on a wrong command line."""
+    from worklease.controller.operator import Options
+    from worklease.controller.reconciler import Settings
+
     arguments = parser()
     typed = sys.argv[1:] if argv is None else argv
     given = arguments.parse_args([*_from_environment(arguments, arguments.parse_args(typed)), *typed])
@@ -113,7 +119,7 @@ def options(argv: list[str] | None = None) -> tuple[Options, str, str]:
             arguments.error("with --replicas, --ordinal is needed where the host's name does not end in a number")
     if ordinal >= replicas:
         arguments.error(f"--ordinal {ordinal} is not below --replicas {replicas}")
-    host, port = given.listen or ("0.0.0.0", 8080)
+    host, port = given.listen or EVERYWHERE
     chosen = Options(
         source=Source(given.kubeconfig, given.context),
         namespaces=tuple(dict.fromkeys(given.namespace or ())),
@@ -151,6 +157,8 @@ _ON, _OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 
 async def _run(chosen: Options) -> None:
+    from worklease.controller.operator import Operator
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -165,8 +173,17 @@ async def _run(chosen: Options) -> None:
 
 
 def main() -> None:
-    """Run one replica. Exit status: 0 after a signal, 1 without credentials, 2 on a wrong command line."""
-    chosen, log_format, log_level = options()
+    """Run one replica. Exit status: 0 after a signal, 1 without credentials, 2 on a wrong command line
+    or without the extra."""
+    try:
+        import uvloop
+
+        chosen, log_format, log_level = options()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "worklease":
+            raise
+        print(f"worklease-operator: {error.name} is missing: pip install 'worklease[operator]'", file=sys.stderr)
+        raise SystemExit(2) from None
     logs.configure(log_format, log_level)
     try:
         uvloop.run(_run(chosen))
@@ -174,7 +191,8 @@ def main() -> None:
         print(f"worklease-operator: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except OSError as error:
-        print(f"worklease-operator: {chosen.host}:{chosen.port} cannot be listened on: {error}", file=sys.stderr)
+        listening = shown(chosen.host, chosen.port)
+        print(f"worklease-operator: {listening} cannot be listened on: {error}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -23,7 +23,9 @@ from worklease.controller.view import View, revision_of, version_of
 from worklease.errors import ApiError, Conflict, NotFound
 from worklease.kube import swap
 from worklease.kube.session import Session
+from worklease.protocol.decide import Notice
 from worklease.protocol.handoffs import OPEN, TAKEN, HandoffDecision, decide_handoff, is_accepted
+from worklease.protocol.reasons import EventReason, StallReason
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +61,15 @@ class Handoffs:
         self._changed: dict[str, None] = {}
         self._lease_changed = asyncio.Event()
         self._versions: dict[str, int] = {}
-        self.agenda = Agenda(clock, self._settle, head_start_seconds)
+        self.agenda = Agenda(clock, self._settle, head_start_seconds, self._defect)
+        metrics.queued.labels("Handoff").set_function(self.agenda.__len__)
+
+    def heard(self) -> None:
+        """An event of the watch has come."""
+        self._metrics.events.labels("Handoff").inc()
 
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of a handoff as the server has it, and act if it asks for that."""
-        self._metrics.events.labels("Handoff").inc()
         handoff = self._take(raw)
         if handoff is not None:
             if handoff.spec.response is not None:  # else the lease has nothing to do with it
@@ -122,7 +128,20 @@ class Handoffs:
                     if number % AT_ONCE == AT_ONCE - 1:
                         await asyncio.sleep(0)
                     if (handoff := self._kept.get(uid)) is not None:
-                        self._consider(handoff)
+                        self._follow(handoff)
+
+    def _follow(self, handoff: Handoff) -> None:
+        try:
+            self._consider(handoff)
+        except Exception:
+            self._metrics.defects.labels("follow").inc()
+            logger.exception("handoff %s could not be decided on", handoff.key)
+
+    def _defect(self, uid: str) -> None:
+        """Deciding on a handoff raised what nobody expected."""
+        handoff = self._kept.get(uid)
+        self._metrics.defects.labels("settle").inc()
+        logger.exception("handoff %s could not be decided on; it is tried again later", handoff.key if handoff else uid)
 
     def _take(self, raw: dict[str, Any]) -> Handoff | None:
         """The handoff in `raw`; None when it is not newer than what is known, cannot be read, or is resolved."""
@@ -137,6 +156,9 @@ class Handoffs:
             metadata = raw["metadata"]
             explanation = stalls.explain(error)
             logger.error("handoff %s/%s cannot be read: %s", metadata["namespace"], metadata["name"], explanation)
+            self._metrics.stalled.labels(StallReason.UNREADABLE.value).inc()
+            notice = Notice(EventReason.STALLED, f"this object cannot be read: {explanation}", warning=True)
+            self._recorder.record("Handoff", metadata["namespace"], metadata["name"], uid, (notice,))
             if known is not None:
                 self._reconsider(known.lease_key)
             return None
@@ -255,8 +277,9 @@ class Handoffs:
         """List everything: gaps of a watch swallow deletions."""
         before, listed = set(self._versions), set()
         for namespace in namespaces or ("",):
-            for raw in await swap.read_all(self._session, namespace, plural="handoffs"):
-                listed.add(raw["metadata"]["uid"])
-                self.see(raw)
+            async for page, _ in swap.read_pages(self._session, namespace, plural="handoffs"):
+                for raw in page:
+                    listed.add(raw["metadata"]["uid"])
+                    self.see(raw)
         for uid in before - listed:
             self.forget(uid)

@@ -36,6 +36,7 @@ class Kinds:
         recorder: Recorder,
         settings: Settings,
     ) -> None:
+        self._metrics = metrics
         self._handoffs = Handoffs(
             session,
             clock,
@@ -92,3 +93,6 @@ class Kinds:
                 await self.resync_once(namespaces)
             except ApiError as error:
                 logger.warning("the resync failed: %s", error)
+            except Exception:
+                self._metrics.defects.labels("resync").inc()
+                logger.exception("the resync failed")

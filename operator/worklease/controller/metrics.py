@@ -4,9 +4,19 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from worklease import __version__
 from worklease.api.handoff import HandoffPhase
 from worklease.api.worklease import Phase
 from worklease.controller.view import View
@@ -16,6 +26,8 @@ from worklease.protocol.reasons import EndReason, GrantReason, RefusalReason, St
 BUSY_GRANTS = 4
 """Fewer grants within an hour than this are not worth a series of their own."""
 BUSIEST_MOST = 20
+DEFECTS = ("settle", "follow", "resync")
+"""Where a defect may show: deciding on an object, on the handoffs of a lease that has changed, listing all."""
 LATENESS_BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 
 
@@ -70,6 +82,9 @@ class Metrics:
         self.registry.register(_Phases(view))
         self.registry.register(_Busiest(view, now))
         registry = self.registry
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        Info("worklease_build", "Which version runs.", registry=registry).info({"version": __version__})
         self.events = Counter("worklease_watch_events", "Watch events by kind.", ["kind"], registry=registry)
         self.grants = Counter("worklease_grants", "Grants by reason.", ["reason"], registry=registry)
         self.ends = Counter("worklease_tenure_ends", "Ends of tenures by reason.", ["reason"], registry=registry)
@@ -80,7 +95,16 @@ class Metrics:
             "worklease_handoffs", "Handoffs by the phase that they came into.", ["phase"], registry=registry
         )
         self.swaps = Counter(
-            "worklease_swaps", "Status swaps by result: won, lost, gone, failed.", ["result"], registry=registry
+            "worklease_swaps",
+            "Status swaps by result: won, lost, gone, failed (not stored, or the object could not be read again).",
+            ["result"],
+            registry=registry,
+        )
+        self.grant_seconds = Histogram(
+            "worklease_grant_seconds",
+            "From when a claim was seen until its grant was stored.",
+            buckets=LATENESS_BUCKETS_SECONDS,
+            registry=registry,
         )
         self.lateness = Histogram(
             "worklease_expiry_lateness_seconds",
@@ -91,17 +115,29 @@ class Metrics:
         self.stalled = Counter(
             "worklease_stalls", "Objects that could not be acted on, by reason.", ["reason"], registry=registry
         )
+        self.defects = Counter(
+            "worklease_defects",
+            "Exceptions that nobody expected, by where; the log has each.",
+            ["where"],
+            registry=registry,
+        )
+        self.queued = Gauge("worklease_queue_length", "Objects that wait for a worker.", ["kind"], registry=registry)
         self.too_large = Counter(
             "worklease_status_too_large", "Status writes that the store refused as too large.", registry=registry
         )
         self.watch_age = Gauge(
             "worklease_watch_age_seconds",
-            "Since the watch last received anything, bookmarks included.",
+            "For how long the most silent watch has received nothing, bookmarks included, or has been away.",
+            registry=registry,
+        )
+        self.blind = Gauge(
+            "worklease_watch_blind",
+            "1 while no lease is timed: the watch is down, or the API server does not answer.",
             registry=registry,
         )
         self.watch_blind = Counter(
             "worklease_watch_blind_seconds",
-            "For how long the watch was down; deadlines moved as much.",
+            "For how long no lease was timed; deadlines moved as much.",
             registry=registry,
         )
         self.restarts = Counter("worklease_watch_restarts", "Restarts of the watching part.", registry=registry)
@@ -116,6 +152,11 @@ class Metrics:
             self.refusals.labels(refusal.value)
         for stall in StallReason:
             self.stalled.labels(stall.value)
+        for kind in ("WorkLease", "Handoff"):
+            self.events.labels(kind)
+            self.queued.labels(kind)
+        for where in DEFECTS:
+            self.defects.labels(where)
         for phase in HandoffPhase:
             self.handoffs.labels(phase.value)
         for result in ("won", "lost", "gone", "failed"):

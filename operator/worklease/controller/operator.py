@@ -45,7 +45,8 @@ class Options:
     source: Source = field(default_factory=Source)
     namespaces: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    host: str = "0.0.0.0"
+    host: str | None = None
+    """Where the probes are served; None: on every interface."""
     port: int = 8080
 
 
@@ -151,6 +152,7 @@ class Operator:
                 self._health.excuse(late)
                 pulse.excuse()
             metrics.watch_age.set(self._health.age_seconds())
+            metrics.blind.set(clock.blind)
             unseen, unanswered = self._health.blind_since(), pulse.silent_since()
             since = min((at for at in (unseen, unanswered) if at is not None), default=None)
             if since is None and self._health.closed_at is None and clock.blind:

@@ -9,8 +9,10 @@ Check = Callable[[], str | None]
 """Says what is wrong; None when nothing is."""
 
 
-async def serve(host: str, port: int, *, health: Check, readiness: Check, registry: CollectorRegistry) -> web.AppRunner:
-    """Start serving; port 0 takes a free one. The caller cleans the runner up."""
+async def serve(
+    host: str | None, port: int, *, health: Check, readiness: Check, registry: CollectorRegistry
+) -> web.AppRunner:
+    """Start serving; port 0 takes a free one, host None every interface. The caller cleans the runner up."""
 
     def probe(check: Check) -> Callable[[web.Request], "web.Response | object"]:
         async def answer(_: web.Request) -> web.Response:

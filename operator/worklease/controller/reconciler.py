@@ -5,6 +5,7 @@ written only over exactly what the decision was made from.
 """
 
 import logging
+import time
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -84,12 +85,16 @@ class Reconciler:
         self._metrics = metrics
         self._recorder = recorder
         self._settings = settings
-        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds)
+        self.agenda = Agenda(clock, self._settle, settings.head_start_seconds, self._defect)
+        metrics.queued.labels("WorkLease").set_function(self.agenda.__len__)
         self._unreadable: dict[str, stalls.Unreadable] = {}
+
+    def heard(self) -> None:
+        """An event of the watch has come."""
+        self._metrics.events.labels("WorkLease").inc()
 
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of an object as the server has it, and act if it asks for that."""
-        self._metrics.events.labels("WorkLease").inc()
         entry = self._take(raw)
         if entry is not None:
             self._consider(entry)
@@ -148,7 +153,8 @@ class Reconciler:
         moved = previous is not None and previous.epoch == status.epoch and previous.phase is not status.phase
         if (known is None or moved) and self._settings.trust_server_times:
             heard = last_heard(lease, raw["metadata"].get("managedFields"))
-        return Entry(uid, version, lease, observe(previous, lease, self._clock.moment(), heard))
+        observation = observe(previous, lease, self._clock.moment(), heard)
+        return Entry(uid, version, lease, observation, _claimed_at(known, lease))
 
     def _cannot_read(self, raw: dict[str, Any], uid: str, version: int, error: ValidationError) -> None:
         known = self._unreadable.get(uid)
@@ -219,7 +225,13 @@ class Reconciler:
             else:
                 self._won(entry, decision, self.agenda.succeeded(uid))
                 self._take(stored)
-                entry = self._view.get(uid)
+                conflicts, raw, entry = 0, None, self._view.get(uid)
+
+    def _defect(self, uid: str) -> None:
+        """Deciding on an object raised what nobody expected."""
+        entry = self._view.get(uid)
+        self._metrics.defects.labels("settle").inc()
+        logger.exception("%s could not be decided on; it is tried again later", entry.lease.key if entry else uid)
 
     async def _read_again(self, entry: Entry) -> dict[str, Any] | None:
         """The object as it is now, also put into the view; None when it is gone or cannot be read now."""
@@ -276,6 +288,7 @@ class Reconciler:
             self._metrics.refusals.labels(decision.refusal.value).inc()
         if after.epoch > before.epoch and after.grant_reason and after.claim_id != before.claim_id:
             self._metrics.grants.labels(after.grant_reason).inc()
+            self._metrics.grant_seconds.observe(time.monotonic() - entry.claimed_at)
         for tenure in after.history:
             if tenure.end_reason and tenure not in before.history:
                 self._metrics.ends.labels(tenure.end_reason).inc()
@@ -300,11 +313,19 @@ class Reconciler:
         before = {*self._view.uids(), *self._unreadable}
         listed: set[str] = set()
         for namespace in namespaces or ("",):
-            for raw in await swap.read_all(self._session, namespace):
-                listed.add(raw["metadata"]["uid"])
-                self.see(raw)
+            async for page, _ in swap.read_pages(self._session, namespace):
+                for raw in page:
+                    listed.add(raw["metadata"]["uid"])
+                    self.see(raw)
         for uid in before - listed:
             self.forget(uid)
+
+
+def _claimed_at(known: Entry | None, lease: WorkLease) -> float:
+    """When the claim that the lease carries was seen first."""
+    if known is not None and known.lease.spec.claim == lease.spec.claim:
+        return known.claimed_at
+    return time.monotonic()
 
 
 def _told(lease: WorkLease) -> tuple[Any, ...]:

@@ -110,6 +110,9 @@ class Recorder:
             except ApiError as error:
                 self.dropped.inc()
                 logger.warning("an Event about %s/%s was not recorded: %s", about.namespace, about.name, error)
+            except Exception:
+                self.dropped.inc()
+                logger.exception("an Event about %s/%s was not recorded", about.namespace, about.name)
             finally:
                 self._queue.task_done()
 

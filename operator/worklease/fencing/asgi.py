@@ -15,10 +15,12 @@ from worklease.errors import FencingError
 from worklease.fencing.http import (
     CONTENT_TYPE,
     FENCE_KEY,
+    WEBSOCKET,
     Door,
     Mark,
     Protected,
     RequestFence,
+    decided,
     problem,
     require_a_way,
     unsafe_method,
@@ -51,7 +53,8 @@ class FenceMiddleware:
             return
         try:
             fence = RequestFence(scope["headers"], self.mark)
-            if self.protected(scope.get("method", "GET"), scope["path"]):
+            method = WEBSOCKET if scope["type"] == "websocket" else scope["method"]
+            if self.protected(method, scope["path"]):
                 await self._admit(fence)
         except FencingError as error:
             await _refuse(scope, receive, send, error)
@@ -80,9 +83,12 @@ class FenceMiddleware:
         if self.door is None:
             return
         if inspect.iscoroutinefunction(self.door):
-            await self.door(token)
+            answer = await self.door(token)
         else:
-            await asyncio.to_thread(self.door, token)
+            answer = await asyncio.to_thread(self.door, token)
+            if inspect.isawaitable(answer):  # Such as what a lambda around an asynchronous door gives.
+                answer = await answer
+        decided(answer, "`door`")
 
 
 async def _refuse(scope: MutableMapping[str, Any], receive: Receive, send: Send, error: FencingError) -> None:

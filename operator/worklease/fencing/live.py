@@ -6,9 +6,11 @@ be shown as Held. Use it in addition to a mark, right before the effect, never i
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -21,6 +23,8 @@ from worklease.fencing.token import Token
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MAX_ANSWER_BYTES: Final = 4 * 2**20
+CHUNK_BYTES: Final = 2**16
+KIND: Final = "WorkLease"
 ENDINGS: Final = {"revocation": "it is revoked", "release": "it is released", "completion": "its work is completed"}
 
 Read = Callable[[str, str], Mapping[str, Any]]
@@ -30,9 +34,17 @@ Read = Callable[[str, str], Mapping[str, Any]]
 def standing(worklease: Mapping[str, Any], lease: str, epoch: int) -> None:
     """Raises NoStanding unless this WorkLease lets this epoch have new effects: the rule alone, without any I/O.
 
-    For a caller that has read the object by its own, perhaps asynchronous, client.
+    For a caller that has read the object by its own, perhaps asynchronous, client. MarkUnavailable when this is not
+    the WorkLease of that name.
     """
-    status, spec = worklease.get("status") or {}, worklease.get("spec") or {}
+    *_, namespace, name = Token(lease, epoch).lease.split("/")
+    if not isinstance(worklease, Mapping):
+        raise MarkUnavailable(f"the WorkLease {namespace}/{name} was asked for, and no object was given")
+    metadata = _object(worklease, "metadata")
+    found = (worklease.get("kind", KIND), metadata.get("namespace", namespace), metadata.get("name", name))
+    if found != (KIND, namespace, name):
+        raise MarkUnavailable(f"the WorkLease {namespace}/{name} was asked for, and something else was given")
+    status, spec = _object(worklease, "status"), _object(worklease, "spec")
     current, phase = status.get("epoch", 0), status.get("phase", "Available")
     reason = None
     if current != epoch:
@@ -42,10 +54,17 @@ def standing(worklease: Mapping[str, Any], lease: str, epoch: int) -> None:
     elif status.get("successor"):
         reason = "a handoff has taken effect"
     else:
-        said = (words for name, words in ENDINGS.items() if (spec.get(name) or {}).get("epoch") == epoch)
+        said = (words for name, words in ENDINGS.items() if _object(spec, name).get("epoch") == epoch)
         reason = next(said, None)
     if reason:
         raise NoStanding(lease, epoch, reason)
+
+
+def _object(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = whole.get(name) or {}
+    if not isinstance(part, Mapping):
+        raise MarkUnavailable(f"this is no WorkLease: its {name} is no object")
+    return part
 
 
 def verify(lease: str, epoch: int, read: Read | None = None) -> None:
@@ -86,18 +105,42 @@ class ApiServer:
             bearer = f"Bearer {self.token_file.read_text().strip()}"
             request = urllib.request.Request(url, headers={"Accept": "application/json", "Authorization": bearer})
             context = ssl.create_default_context(cafile=str(self.ca_file))
-            with urllib.request.urlopen(request, timeout=self.timeout_seconds, context=context) as answer:
-                found = json.loads(answer.read(MAX_ANSWER_BYTES))
+            deadline_monotonic = time.monotonic() + self.timeout_seconds
+            with _directly(context).open(request, timeout=self.timeout_seconds) as answer:
+                body = b""
+                while more := answer.read1(CHUNK_BYTES):
+                    body += more
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise MarkUnavailable(f"the API server's answer is longer than {MAX_ANSWER_BYTES} bytes")
+                    if time.monotonic() > deadline_monotonic:  # What it says may have ceased to be true meanwhile.
+                        raise TimeoutError
+            if answer.status != 200:
+                raise MarkUnavailable(f"the API server answered {answer.status}")
+            found = json.loads(body)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 404:
                     return {}
                 raise MarkUnavailable(_HTTP.get(error.code, f"the API server answered {error.code}")) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException, RecursionError) as error:
             raise MarkUnavailable(f"the API server could not be asked: {type(error).__name__}") from error
         if not isinstance(found, dict):
             raise MarkUnavailable("the API server's answer is no object")
         return found
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The API server redirects no read: whoever does would be given the token, and would be believed."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _directly(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+    """To the API server alone: by no proxy, whatever the environment says, and nowhere else from there."""
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect
+    )
 
 
 _HTTP: Final = {

@@ -6,12 +6,13 @@ not be evicted: keep it in an instance without eviction, or with a volatile-* po
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, Final
 
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from worklease.errors import MarkUnavailable, StaleEpoch
 from worklease.fencing.token import Token
@@ -28,6 +29,8 @@ class Fence:
 
     def __init__(self, client: Redis, prefix: str = "worklease:mark:") -> None:
         self._script = client.register_script(SCRIPT)
+        if inspect.iscoroutinefunction(type(self._script).__call__):
+            raise TypeError("this client is asynchronous: give a synchronous one, and call `run` in a thread")
         self._prefix = prefix
 
     def mark_key(self, lease: str) -> str:
@@ -48,11 +51,15 @@ class Fence:
             words += [len(command), *command]
         try:
             replies: list[Any] = self._script(keys=[self.mark_key(token.lease), *keys], args=[str(token.epoch), *words])
+        except ReadOnlyError as error:  # Every write is refused there, so that none has happened.
+            raise MarkUnavailable("this Redis is a replica, so the effect is refused: ask its primary") from error
         except ResponseError as error:
             code, _, highest = str(error).partition(" ")
             if code == "STALEEPOCH" and highest.isdecimal():
                 raise StaleEpoch(token.lease, token.epoch, int(highest)) from error
-            if code in ("BADEPOCH", "WRONGTYPE") or "WRONGTYPE" in str(error):
+            if code == "BADEPOCH":
                 raise MarkUnavailable(f"{self.mark_key(token.lease)} does not hold a mark: {error}") from error
             raise
+        if not isinstance(replies, list):
+            raise TypeError("this client queues commands, so nothing was checked: give the client, not a pipeline")
         return replies

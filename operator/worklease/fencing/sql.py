@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Connection, Engine, String, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
-from worklease.errors import MarkUnavailable, StaleEpoch
+from worklease.errors import MarkUnavailable
 from worklease.fencing import postgresql, sqlite
 from worklease.fencing.token import Token
 
@@ -27,8 +27,9 @@ def install(connection: Connection) -> None:
     if _dialect(connection) == "sqlite":
         connection.exec_driver_sql(sqlite.SCHEMA)
         return
+    percent = "%%" if connection.dialect.paramstyle in ("format", "pyformat") else "%"
     for statement in statements(postgresql.script()):
-        connection.exec_driver_sql(statement.replace("%", "%%"))
+        connection.exec_driver_sql(statement.replace("%", percent))
 
 
 def statements(script: str) -> list[str]:
@@ -43,28 +44,29 @@ def fence(connection: Connection, token: Token) -> None:
     Call it first in the transaction, so that locks are always taken in the same order. Effects of one tenure run
     side by side; the first of the next tenure waits for them. A refusal has already aborted the transaction on
     PostgreSQL. Under REPEATABLE READ or SERIALIZABLE a mark that moved meanwhile is a serialization failure
-    (40001), as for any row: try the transaction again.
+    (40001), as for any row: try the transaction again. On SQLite whatever the database says is MarkUnavailable.
     """
     dialect = _dialect(connection)
-    driver = connection.connection.dbapi_connection
-    if getattr(driver, "autocommit", None) is True:
+    pooled = connection.connection
+    if getattr(pooled.dbapi_connection, "autocommit", None) is True:
         raise MarkUnavailable(sqlite.NO_TRANSACTION)
     try:
         if dialect == "postgresql":
-            connection.execute(_FENCE, {"lease": token.lease, "epoch": token.epoch})
-            return
-        connection.exec_driver_sql(sqlite.MOVE, (token.lease, token.epoch))
-        if not getattr(driver, "in_transaction", True):
-            raise MarkUnavailable(sqlite.NO_TRANSACTION)
-        highest = connection.exec_driver_sql(sqlite.READ, (token.lease,)).scalar_one()
+            # A cursor of the server, as a connection may be set to use, checks nothing before it is read.
+            values, now = {"lease": token.lease, "epoch": token.epoch}, {"stream_results": False}
+            mark = connection.execute(_FENCE, values, execution_options=now).scalar()
+        else:
+            connection.exec_driver_sql(sqlite.MOVE, (token.lease, token.epoch))
+            if not getattr(pooled.driver_connection, "in_transaction", False):
+                raise MarkUnavailable(sqlite.NO_TRANSACTION)
+            mark = connection.exec_driver_sql(sqlite.READ, (token.lease,)).scalar()
     except DBAPIError as error:
+        if dialect == "sqlite":
+            raise sqlite.unavailable(error.orig) from error
         if error.orig is not None:
             postgresql.explain(error.orig, token)
-        if sqlite.NO_TABLE in str(error.orig):
-            raise MarkUnavailable(sqlite.NOT_INSTALLED) from error
         raise
-    if highest > token.epoch:
-        raise StaleEpoch(token.lease, token.epoch, highest)
+    token.admitted_at(mark or 0)
 
 
 def door(engine: Engine) -> Callable[[Token], None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from worklease.errors import MarkUnavailable, StaleEpoch
+from worklease.errors import MarkUnavailable
 from worklease.fencing.token import MAX_EPOCH, Token
 
 SCHEMA: Final = f"""\
@@ -39,17 +39,23 @@ def install(connection: sqlite3.Connection) -> None:
 def fence(connection: sqlite3.Connection, token: Token) -> None:
     """Lets this transaction go on if no later epoch has been here, else raises StaleEpoch: roll back.
 
-    Call it before the transaction's first read. One that has read an older state already is told "database is
-    locked" instead (SQLITE_BUSY_SNAPSHOT) when somebody has written since.
+    Whatever SQLite says instead is MarkUnavailable. Call it before the transaction's first read: one that has read
+    an older state already is told "database is locked" (SQLITE_BUSY_SNAPSHOT) when somebody has written since.
     """
     try:
         connection.execute(MOVE, (token.lease, token.epoch))
         if not connection.in_transaction:
             raise MarkUnavailable(NO_TRANSACTION)
-        (highest,) = connection.execute(READ, (token.lease,)).fetchone()
-    except sqlite3.OperationalError as error:
-        if NO_TABLE in str(error):
-            raise MarkUnavailable(NOT_INSTALLED) from error
-        raise MarkUnavailable(f"the mark could not be read, so the effect is refused: {error}") from error
-    if highest > token.epoch:
-        raise StaleEpoch(token.lease, token.epoch, highest)
+        reader = connection.cursor()
+        reader.row_factory = None
+        (mark,) = reader.execute(READ, (token.lease,)).fetchone() or (0,)
+    except sqlite3.Error as error:
+        raise unavailable(error) from error
+    token.admitted_at(mark)
+
+
+def unavailable(error: BaseException | None) -> MarkUnavailable:
+    """What any error of SQLite, from a lock to a damaged file, means to a recipient."""
+    if NO_TABLE in str(error):
+        return MarkUnavailable(NOT_INSTALLED)
+    return MarkUnavailable(f"the mark could not be moved, so the effect is refused: {error}")

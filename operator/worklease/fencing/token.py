@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from worklease.errors import MalformedToken, MissingToken
+from worklease.errors import MalformedToken, MarkUnavailable, MissingToken, StaleEpoch
 
 MAX_EPOCH: Final = 2**53 - 1  # The largest integer that every JSON reader and Redis's Lua hold exactly.
 MAX_NAMESPACE, MAX_NAME, MAX_CLAIM = 63, 253, 64
@@ -19,7 +19,6 @@ MAX_LEASE: Final = MAX_NAME + 1 + MAX_NAMESPACE + 1 + MAX_NAME
 
 LEASE_HEADER, EPOCH_HEADER, CLAIM_HEADER = "Worklease-Lease", "Worklease-Epoch", "Worklease-Claim"
 LEASE_VARIABLE, EPOCH_VARIABLE, CLAIM_VARIABLE = "WORKLEASE_LEASE", "WORKLEASE_EPOCH", "WORKLEASE_CLAIM"
-SQL_SETTING: Final = "worklease.token"
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
@@ -116,6 +115,13 @@ class Token:
         if missing:
             raise MissingToken(f"no fencing token: {' and '.join(missing)} not given")
         return cls(parts[lease], parse_epoch(parts[epoch]), parts.get(claim))
+
+    def admitted_at(self, mark: int) -> None:
+        """Raises unless the mark, read after it was moved for this token, lets it in: the rule of every store."""
+        if mark > self.epoch:
+            raise StaleEpoch(self.lease, self.epoch, mark)
+        if mark != self.epoch:
+            raise MarkUnavailable(f"the mark of {self.lease} was to move to {self.epoch} and has not")
 
     def to_headers(self) -> dict[str, str]:
         """What a sender adds to its request."""

@@ -19,6 +19,7 @@ from worklease.fencing.http import (
     Mark,
     Protected,
     RequestFence,
+    decided,
     problem,
     require_a_way,
     unsafe_method,
@@ -52,7 +53,7 @@ class FenceMiddleware:
             if self.protected(environ["REQUEST_METHOD"], path):
                 token = fence.token
                 if self.door is not None:
-                    self.door(token)
+                    decided(self.door(token), "`door`")
         except FencingError as error:
             return _refuse(environ, start_response, error)
         return _Guarded(self.app, environ, start_response, fence).run()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import time
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Any
@@ -11,16 +12,22 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from worklease.errors import ApiError, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
+from worklease.errors import ApiError, Forbidden, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
 from worklease.kube.session import REQUEST_SECONDS, Session, failure
 from worklease.kube.swap import path_of, read, read_list
 
 SILENT_SECONDS = 75.0
 """Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
 WATCH_SECONDS = 300
+LASTING_SECONDS = 1.0
+"""A watch that ends sooner, and brought nothing, counts as a failure: a server may end each of them."""
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MAX_SECONDS = 5.0
 LINE_MAX_BYTES = 2**24
+DENIALS_MAX = 5
+"""As many in a row are waited out, about 2 s: a server that begins to serve knows neither roles nor bindings yet."""
+DENIALS_APART_SECONDS = 60.0
+""""In a row" are those that follow each other sooner."""
 PASSING = (Unanswered, Unavailable, Unauthenticated)
 """Failures after which it is tried again."""
 
@@ -55,7 +62,7 @@ class Follower:
 
         Waits out whatever passes; what does not is raised: NotFound when there is no such object (any more), Refused.
         """
-        failures = 0
+        failures, denials, denied_at = 0, 0, time.monotonic()
         while True:
             try:
                 if known is None:
@@ -65,6 +72,13 @@ class Follower:
                     async for changed in changes:
                         failures = 0
                         yield changed
+            except Forbidden as error:
+                now = time.monotonic()
+                denials = denials + 1 if now - denied_at < DENIALS_APART_SECONDS else 1
+                denied_at = now
+                if denials > DENIALS_MAX:
+                    raise
+                await _pause(denials, error)
             except PASSING as error:
                 failures += 1
                 await _pause(failures, error)
@@ -100,6 +114,8 @@ class Follower:
             except Refused as error:
                 if error.status != 410:  # the list took so long that its next page was gone
                     raise
+                failures += 1
+                await _pause(failures, error)
 
     async def _changes(
         self, namespace: str, known: Raw, plural: str, silent_seconds: float
@@ -127,16 +143,20 @@ class Follower:
             "timeoutSeconds": str(random.randint(WATCH_SECONDS, 2 * WATCH_SECONDS)),
         }
         path = f"{path_of(namespace, plural=plural)}?{urlencode(query)}"
+        opened_at, heard = time.monotonic(), False
         async with contextlib.aclosing(self._lines(path, silent_seconds)) as lines:
             async for line in lines:
                 event = json.loads(line)
                 kind, changed = event.get("type"), event.get("object") or {}
                 if kind == "ERROR":
                     if changed.get("code") == 410:
-                        return
+                        break
                     raise failure(int(changed.get("code") or 500), "the watch ended", changed)
+                heard = True
                 if kind != "BOOKMARK":
                     yield kind, changed
+        if not heard and time.monotonic() - opened_at < LASTING_SECONDS:
+            raise Unanswered(f"GET {path}: the watch ended as soon as it was open")
 
     async def _lines(self, path: str, silent_seconds: float) -> AsyncGenerator[bytes, None]:
         credentials = self._session.credentials

@@ -1,5 +1,6 @@
 """The compare-and-swap of a status, and reading what it is compared with."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,7 +37,7 @@ async def read(session: Session, namespace: str, name: str, *, plural: str = "wo
 
 
 async def read_all(session: Session, namespace: str = "", *, plural: str = "workleases") -> list[dict[str, Any]]:
-    """Every object of a kind (in a namespace), page by page, as of one moment."""
+    """Every object of a kind (in a namespace), as of one moment."""
     return (await read_list(session, namespace, plural=plural))[0]
 
 
@@ -45,16 +46,28 @@ async def read_list(
 ) -> tuple[list[dict[str, Any]], str]:
     """The objects that are selected, and the resourceVersion as of which they are so."""
     items: list[dict[str, Any]] = []
+    as_of = ""
+    async for page, version in read_pages(session, namespace, plural=plural, field_selector=field_selector):
+        items += page
+        as_of = version
+    return items, as_of
+
+
+async def read_pages(
+    session: Session, namespace: str = "", *, plural: str = "workleases", field_selector: str = ""
+) -> AsyncIterator[tuple[list[dict[str, Any]], str]]:
+    """The same page by page: no more than one of them takes memory. Raises ApiError, 410 when it took too long."""
     selecting = {"limit": PAGE, **({"fieldSelector": field_selector} if field_selector else {})}
     token = ""
     while True:
         query = urlencode({**selecting, **({"continue": token} if token else {})})
         path = f"{path_of(namespace, plural=plural)}?{query}"
         page = (await session.request("GET", path, timeout_seconds=30.0)).body
-        items += page.get("items") or []
-        token = page["metadata"].get("continue") or ""
+        metadata = page.get("metadata") or {}
+        yield page.get("items") or [], str(metadata.get("resourceVersion") or "")
+        token = metadata.get("continue") or ""
         if not token:
-            return items, page["metadata"]["resourceVersion"]
+            return
 
 
 async def swap(

@@ -10,6 +10,7 @@ from worklease.client.claimable import is_claimable, reserved_for
 from worklease.client.claims import Wanted
 from worklease.client.handoffs import Offer
 from worklease.client.lease import Lease
+from worklease.client.reading import parsed
 from worklease.client.refusals import missing
 from worklease.errors import HandoffOver, NotFound, StatementRefused, Unanswered
 from worklease.kube.swap import read
@@ -183,10 +184,10 @@ async def withdraw_handoff(agent: Agent, asked: given.AnswerArguments) -> result
 
 
 async def look(agent: Agent, work: str) -> WorkLease:
-    """The work item as it is stored. Raises ClaimRefused when there is none."""
+    """The work item as it is stored. Raises NoSuchWork when there is none."""
     key = agent.key_of(work)
     try:
-        return WorkLease.model_validate(await read(agent.client.session, *key.split("/")))
+        return parsed(WorkLease, await read(agent.client.session, *key.split("/")))
     except NotFound as error:
         raise missing(key, error) from error
 

@@ -54,6 +54,7 @@ ADVICE: dict[type[Exception], str] = {
     errors.WorkIsComplete: "It is done. Do not claim it again.",
     errors.WaitedTooLong: "It did not become free in that time. Do other work and claim later.",
     errors.ClaimUndecided: "You do not hold it. Claim again in a while.",
+    errors.NoSuchWork: "There is no such work item. Check its name and namespace, or claim it with create.",
     errors.ClaimRefused: "You do not hold it. Look at its status.",
     errors.NotPermitted: "Ask an administrator for the role; trying again does not help.",
     errors.EffectsUnreconciled: "Call unreconciled, find out what became of each effect, reconcile it, then try again.",
