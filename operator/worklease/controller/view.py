@@ -34,9 +34,9 @@ def revision_of(version: str) -> int:
 
 _NO_FIELDS: set[str] = set()
 # Texts that are the same in many tenures, conditions and objects.
-_REPEATED = frozenset(
-    "type status reason message holder_identity instance purpose grant_reason grant_message end_reason end_message".split()
-)
+_OF_CONDITIONS = {"type", "status", "reason", "message"}
+_OF_TENURES = {"holder_identity", "instance", "purpose", "grant_reason", "grant_message", "end_reason", "end_message"}
+_REPEATED = _OF_CONDITIONS | _OF_TENURES
 
 
 def _slim(part: Part) -> None:
