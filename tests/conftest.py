@@ -14,6 +14,7 @@ from support.cluster import Cluster, Identity, KubectlAnswer
 
 if TYPE_CHECKING:
     from support.operators import OperatorThread
+    from support.proxy import Proxy
 
 # The same examples in every run: a defect that random ones would find belongs in a longer search, not in a flaky test.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -63,6 +64,16 @@ def operator(cluster: Cluster, namespace: str) -> Iterator[OperatorThread]:
 
     with operating(cluster, namespace) as running:
         yield running
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """A proxy before the API server."""
+    from support.proxy import Proxy
+
+    running = Proxy(cluster)
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,14 +48,6 @@ class Failing:
     def end(self) -> None:
         """Everything is handed on again."""
         self._proxy.refuse = lambda path, watching: 0
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """A proxy before the API server."""
-    running = Proxy(cluster)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

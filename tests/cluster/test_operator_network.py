@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,14 +19,6 @@ SOON_SECONDS = 30.0
 """Far less than what is held off for a status that the API server will never take."""
 WATCHES = 2
 """One of each kind."""
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """What the operator takes for the API server."""
-    proxy = Proxy(cluster)
-    yield proxy
-    proxy.stop()
 
 
 @pytest.fixture
