@@ -117,3 +117,13 @@ def as_user(cluster: Cluster) -> Callable[[str], Identity]:
         return identity
 
     return known
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """What stands between a client and the API server."""
+    from support.proxy import Proxy  # here, since few tests need one
+
+    proxy = Proxy(cluster)
+    yield proxy
+    proxy.stop()

@@ -1,4 +1,8 @@
-"""What a tool call adds to the client's own call: checkpoints of one holder, in turns, directly and through tools."""
+"""What a tool call adds to the client's own call: checkpoints of one holder, in turns, directly and through tools.
+
+Calls that the server answers by itself, in the same turns, say how much of that is the way there and back: the SDK on
+both sides, two processes and their connection.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,13 @@ from .world import World
 
 CALLS = 200
 WARM_UP_CALLS = 20
+ASKS_NOBODY = "one that asks nobody"
 
 Call = Callable[[str], Awaitable[object]]
 
 
 async def called(world: World, source: Source) -> None:
-    """A statement is one request of the client; a tool call is that, and the way through the server."""
+    """A statement is one request of the client; a tool call is that, and the way to the server and back."""
     table = Table("a checkpoint: p50 / p99 in ms, in turns")
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(await Client.open(source))
@@ -34,18 +39,17 @@ async def called(world: World, source: Source) -> None:
         ways: dict[str, Call] = {"the client itself": lambda digest: lease.checkpoint("bench://1", digest)}
         arguments = ["-m", "worklease.mcp", "--kubeconfig", str(source.kubeconfig), "--context", str(source.context)]
         stdio = stdio_client(StdioServerParameters(command=sys.executable, args=arguments))
-        ways["a tool over stdio"] = _calling(
-            await stack.enter_async_context(_agent(world, stdio, "stdio")), f"{world.namespace}/stdio"
-        )
+        agents = {"stdio": await stack.enter_async_context(_agent(world, stdio, "stdio"))}
         credentials = client.session.credentials
         authority = credentials._configuration.ssl_ca_cert
         url, _ = stack.enter_context(mcpserver.serving(credentials.server, authority))
         token = await client.session.credentials.authorization() or ""
         http = await stack.enter_async_context(httpx2.AsyncClient(headers={"Authorization": token}))
         shared = streamable_http_client(url, http_client=http)
-        ways["a tool over HTTP"] = _calling(
-            await stack.enter_async_context(_agent(world, shared, "http")), f"{world.namespace}/http"
-        )
+        agents["HTTP"] = await stack.enter_async_context(_agent(world, shared, "http"))
+        for over, agent in agents.items():
+            ways[f"a tool over {over}"] = _calling(agent, f"{world.namespace}/{over.lower()}")
+            ways[f"{ASKS_NOBODY}, over {over}"] = _refused(agent)
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for index in range(WARM_UP_CALLS + CALLS):
             for way, call in ways.items():
@@ -56,13 +60,24 @@ async def called(world: World, source: Source) -> None:
     own = percentile(seconds["the client itself"], 50)
     for way, taken in seconds.items():
         added = percentile(taken, 50) - own
-        table.row(way, milliseconds(taken, 50, 99), f"adds {added * 1e3:.1f} ms" if added else "")
+        told = added and not way.startswith(ASKS_NOBODY)
+        table.row(way, milliseconds(taken, 50, 99), f"adds {added * 1e3:.1f} ms" if told else "")
 
 
 def _calling(agent: McpClient, work: str) -> Call:
     async def call(digest: str) -> None:
         result = await agent.call_tool("checkpoint", {"work": work, "uri": "bench://1", "digest": digest})
         assert not result.is_error, result.structured_content
+
+    return call
+
+
+def _refused(agent: McpClient) -> Call:
+    """A call about work that the session does not hold: the server knows that without asking."""
+
+    async def call(digest: str) -> None:
+        result = await agent.call_tool("checkpoint", {"work": "not-held", "uri": "bench://1", "digest": digest})
+        assert result.is_error
 
     return call
 

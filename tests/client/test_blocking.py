@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import threading
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,8 @@ import worklease
 from support.cluster import Cluster, Identity
 from support.speaking import Work
 from support.waiting import wait_for
-from worklease import Standing
+from worklease import Standing, blocking
+from worklease.client.handoffs import Offer
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -105,3 +109,51 @@ def test_a_handoff_is_accepted_without_asyncio(namespace: str, agent: Identity, 
                 waiting.join(60.0)
             assert settled == ["Completed"]
         assert lease.standing is Standing.ENDED
+
+
+def public(kind: type[Any]) -> dict[str, Any]:
+    """What a class has for its users."""
+    return {name: found for name, found in vars(kind).items() if not name.startswith("_")}
+
+
+def called_with(method: Any) -> list[tuple[str, Any, Any]] | None:
+    """The parameters of a method; None for a property."""
+    if not callable(method):
+        return None
+    return [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
+
+
+def test_the_blocking_lease_has_all_that_the_other_has() -> None:
+    """Every method and property, by the same name and with the same parameters; hand_over hands its own on."""
+    with_asyncio, without = public(worklease.Lease), public(blocking.Lease)
+    assert set(with_asyncio) == set(without)
+    different = [name for name in without if called_with(without[name]) != called_with(with_asyncio[name])]
+    assert different == ["hand_over"]
+
+
+def test_the_blocking_handoff_is_answered_as_the_other_is() -> None:
+    """Whatever asks the API server about an offer; its data are in `offer`. Nothing holds a grant without a block."""
+    asking = {
+        name
+        for name, found in public(Offer).items()
+        if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(inspect.unwrap(found))
+    }
+    assert set(public(blocking.Received)) == asking - {"claimed"}
+
+
+def test_a_blocking_holder_renews_at_once_and_may_say_nothing_at_the_end(
+    cluster: Cluster, namespace: str, agent: Identity
+) -> None:
+    """After renew() the lease is certain for longer; after let_lapse() nothing is released."""
+    source = worklease.Source(str(agent.kubeconfig))
+    with contextlib.suppress(worklease.LeaseLost), blocking.hold(
+        "w", purpose="p", namespace=namespace, source=source, lease_seconds=10, jeopardy_seconds=0
+    ) as lease:  # fmt: skip
+        before = lease.deadline
+        lease.renew()
+        assert lease.deadline > before
+        assert before < lease.deadline <= lease.expiry
+        assert (lease.trouble, lease.is_handed_over, lease.identity.username) == (None, False, agent.username)
+        lease.let_lapse()
+        assert lease.standing_changed(Standing.HELD) is Standing.ENDED
+    assert Work(cluster, namespace, "w").reaches("Expired")["history"][-1]["claimID"] == lease.claim_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ import worklease
 from support.cluster import Cluster, Identity
 from support.holding import CancelledAt, client_of, losing_answers, until
 from support.operators import operating
+from support.proxy import Proxy
 from support.speaking import Agent, Work
 from support.waiting import pass_time, wait_for
 from worklease import Standing
@@ -19,7 +21,7 @@ CANCELLATIONS_MAX = 80
 
 @pytest.mark.usefixtures("operator")
 def test_a_waiter_holds_as_soon_as_the_work_is_free(
-    cluster: Cluster, namespace: str, agent: Identity, other: Identity
+    cluster: Cluster, namespace: str, agent: Identity, other: Identity, proxy: Proxy, tmp_path: Path
 ) -> None:
     """Of many who wait one holds at a time, each in its turn, and all get it."""
     holders: list[int] = []
@@ -30,10 +32,11 @@ def test_a_waiter_holds_as_soon_as_the_work_is_free(
             assert sum(1 for epoch in holders if epoch > lease.epoch) == 0
 
     async def main() -> None:
-        async with client_of(agent) as first, client_of(other) as second:
+        watched = proxy.kubeconfig(tmp_path, other.api.token)
+        async with client_of(agent) as first, client_of(other, kubeconfig=watched) as second:
             async with first.hold("w", purpose="p", namespace=namespace):
-                tasks = [asyncio.create_task(waiter(client)) for client in (first, second) * 5]
-                await asyncio.sleep(0.3)
+                tasks = [asyncio.create_task(waiter(client)) for client in (second, first) * 5]
+                await until(lambda: proxy.watches() == 5, "the waiters to watch")
                 assert not holders
             async with asyncio.timeout(60):
                 await asyncio.gather(*tasks)

@@ -289,3 +289,25 @@ def test_a_lease_that_was_never_held_is_not_lost(
     work.reaches("Completed")
     with pytest.raises(worklease.WorkIsComplete):
         asyncio.run(main(work.name, False))
+
+
+def test_a_defect_of_the_renewing_is_told_with_the_lease_and_ends_belief_by_the_clock(
+    cluster: Cluster, namespace: str, agent: Identity, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log line names the work and the error; the block is cancelled in time, as for any lease that is not renewed."""
+
+    async def main() -> None:
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace, **SHORT) as lease:
+
+            async def defect(_timeout_seconds: float) -> None:
+                raise ZeroDivisionError("a defect")
+
+            lease._holding._renewals.send = defect  # type: ignore[method-assign,assignment]
+            await asyncio.Event().wait()
+
+    with pytest.raises(worklease.LeaseLost, match="defect: ZeroDivisionError") as lost:
+        asyncio.run(main())
+    assert lost.value.reason == LostReason.UNCERTAIN
+    (told,) = [record for record in caplog.records if record.exc_info]
+    assert told.getMessage().startswith(f"{namespace}/w: ")
+    Work(cluster, namespace, "w").reaches("Expired")

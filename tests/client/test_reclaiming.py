@@ -123,6 +123,21 @@ def test_a_re_claim_whose_answer_was_lost_is_made_once(cluster: Cluster, namespa
     assert ends == ["Reclaimed", "Released"]
 
 
+@pytest.mark.usefixtures("operator")
+def test_re_claims_at_once_are_one_for_each_purpose(cluster: Cluster, namespace: str, agent: Identity) -> None:
+    """The same purpose, or none, has the outcome of the one under way; no purpose is lost to another's call."""
+
+    async def main() -> None:
+        async with client_of(agent) as client, client.hold("w", purpose="begin", namespace=namespace) as lease:
+            asked = ("the rest", None, "the end", "the rest", "the end")
+            await asyncio.gather(*(lease.reclaim(purpose) for purpose in asked))
+            await lease.complete("done")
+
+    asyncio.run(main())
+    history = Work(cluster, namespace, "w").reaches("Completed")["history"]
+    assert [tenure["purpose"] for tenure in history] == ["begin", "the rest", "the end"]
+
+
 def test_a_re_claim_that_was_cut_off_goes_on_and_effects_wait_for_it(
     cluster: Cluster, namespace: str, agent: Identity
 ) -> None:

@@ -11,6 +11,7 @@ import worklease
 from support.cluster import Cluster, Identity
 from support.holding import LEASE_SECONDS, client_of, until
 from support.proxy import Proxy
+from support.speaking import Agent as Holder
 from support.speaking import Work
 from worklease import Standing
 from worklease.client.claims import Wanted
@@ -198,5 +199,72 @@ def test_a_conflict_while_a_tenure_is_resumed_is_no_end_of_it(
             grant = await after.claimant(Wanted(namespace, "w", "p")).resumed(claim_id)
             assert conflicts
             assert grant.epoch == epoch
+
+    asyncio.run(main())
+
+
+def test_a_server_that_begins_to_serve_and_denies_everything_refuses_nobody(
+    cluster: Cluster, namespace: str, agent: Identity, kubeconfig: Path, failing: Failing
+) -> None:
+    """It knows neither roles nor bindings yet: who we are, the claim and the effect are asked again for a moment."""
+
+    async def main() -> None:
+        failing.begin(403, {}, 2)
+        async with client_of(agent, kubeconfig=kubeconfig) as client:
+            assert failing.refused == 2
+            for times in range(1, 4):
+                failing.begin(403, {}, times)
+                async with client.hold(f"w{times}", purpose="p", namespace=namespace) as lease:
+                    assert failing.refused == times
+                    failing.begin(403, {}, times)
+                    async with lease.effect("mail", "send"):
+                        assert failing.refused == times
+
+    asyncio.run(main())
+    for times in range(1, 4):
+        work = Work(cluster, namespace, f"w{times}")
+        assert len(work.reaches("Released")["history"]) == 1
+        assert [effect["state"] for effect in work.read()["spec"]["effects"]] == ["Succeeded"]
+
+
+def test_a_waiter_waits_on_through_the_denials_of_a_server_that_begins_to_serve(
+    cluster: Cluster, namespace: str, agent: Identity, other: Identity, kubeconfig: Path, failing: Failing, proxy: Proxy
+) -> None:
+    """Its watch is cut, what it asks is denied for a moment, and it claims when the work is free."""
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    holder = Holder.of(other)
+    epoch = work.hold(holder)
+
+    async def waited(client: worklease.Client) -> int:
+        async with client.hold("w", purpose="p", namespace=namespace, wait=60) as lease:
+            return lease.epoch
+
+    async def main() -> None:
+        async with client_of(agent, kubeconfig=kubeconfig) as client:
+            waiting = asyncio.create_task(waited(client))
+            await until(lambda: proxy.watches() == 1, "the waiter to watch")
+            failing.begin(403, {}, 3)
+            await asyncio.to_thread(proxy.cut)
+            await until(lambda: failing.refused == 3 and proxy.watches() == 1, "it to watch again")
+            await asyncio.to_thread(lambda: work.release(holder, epoch).must())
+            assert await waiting > epoch
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wait", [None, 60.0])
+def test_a_denial_that_does_not_pass_is_believed_soon(
+    cluster: Cluster, namespace: str, agent: Identity, kubeconfig: Path, failing: Failing, wait: float | None
+) -> None:
+    """The same request four times, and no more."""
+    Work.create(cluster, namespace, "w")
+
+    async def main() -> None:
+        async with client_of(agent, kubeconfig=kubeconfig) as client:
+            failing.begin(403, {})
+            with pytest.raises(worklease.ClaimRefused, match="broken"):
+                async with client.hold("w", purpose="p", namespace=namespace, wait=wait):
+                    raise AssertionError("held")
+            assert failing.refused == 4
 
     asyncio.run(main())

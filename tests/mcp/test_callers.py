@@ -8,11 +8,15 @@ from pathlib import Path
 import httpx2
 import pytest
 from mcp.server.auth.provider import AccessToken
+from starlette.authentication import AuthenticationError
 
 from support.agents import over_http
 from support.cluster import Cluster, Identity
+from support.proxy import Proxy
 from support.speaking import Work
+from worklease.mcp.callers import ApiServer, Callers
 from worklease.mcp.sessions import owner_of
+from worklease.mcp.strangers import ASKED_AT_ONCE, UNKNOWN_FOR_SECONDS, UNKNOWN_MAX, Strangers
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -118,6 +122,94 @@ def test_sessions_and_what_they_hold_are_bounded(
             assert asked(server.url, agent.token, INITIALIZE).status_code == 200
 
     asyncio.run(main())
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_token_that_is_not_known_is_asked_about_again_only_after_a_while() -> None:
+    """For some seconds it is unknown without asking; then it may have become known. What is remembered is bounded."""
+    clock = Clock()
+    strangers = Strangers(clock)
+    strangers.note(b"digest")
+    assert strangers.are_unknown(b"digest")
+    assert not strangers.are_unknown(b"another")
+    for number in range(UNKNOWN_MAX):
+        strangers.note(str(number).encode())
+    assert not strangers.are_unknown(b"digest")
+    clock.seconds += UNKNOWN_FOR_SECONDS
+    assert not strangers.are_unknown(b"1")
+
+
+def test_a_peer_with_many_unknown_tokens_is_served_slowly_and_others_as_ever() -> None:
+    """So many at once, then one a second; a token that turns out to be known does not count."""
+    clock = Clock()
+    strangers = Strangers(clock)
+    assert [strangers.may_ask("peer") for _ in range(ASKED_AT_ONCE + 1)] == [True] * ASKED_AT_ONCE + [False]
+    assert strangers.may_ask("another")
+    clock.seconds += 1.0
+    assert [strangers.may_ask("peer") for _ in range(2)] == [True, False]
+    strangers.was_known("peer")
+    assert [strangers.may_ask("peer") for _ in range(2)] == [True, False]
+    clock.seconds += 1e6
+    assert [strangers.may_ask("peer") for _ in range(ASKED_AT_ONCE + 1)][-2:] == [True, False]
+
+
+def test_unknown_tokens_cost_the_api_server_little(cluster: Cluster, agent: Identity) -> None:
+    """The same token is one question, and of many few are asked about; who is known goes on, and others are asked."""
+    proxy = Proxy(cluster)
+    questions: list[str] = []
+    status = 0
+
+    def count(path: str, _watching: bool) -> int:
+        questions.append(path)
+        return status
+
+    proxy.refuse = count
+    callers = Callers(ApiServer(f"http://127.0.0.1:{proxy.port}", None))
+
+    async def main() -> None:
+        nonlocal status
+        assert await callers.caller(agent.token, "peer")
+        for _ in range(5):
+            assert await callers.caller("made-up", "peer") is None
+        assert len(questions) == 2
+        refused = 0
+        for number in range(2 * ASKED_AT_ONCE):
+            try:
+                assert await callers.caller(f"made-up-{number}", "peer") is None
+            except AuthenticationError:
+                refused += 1
+        assert refused
+        assert len(questions) == 2 + 2 * ASKED_AT_ONCE - refused
+        assert await callers.caller(agent.token, "peer")
+        for status in (403, 500):  # noqa: B007 - the proxy answers it: a server that begins to serve, and one that fails: the token may be known
+            for _ in range(2 * ASKED_AT_ONCE):
+                with pytest.raises(AuthenticationError, match="API server"):
+                    await callers.caller("another", "another peer")
+        status = 0
+        assert await callers.caller("another", "another peer") is None
+
+    asyncio.run(main())
+    proxy.stop()
+
+
+def test_a_peer_whose_unknown_tokens_are_too_many_is_told_to_come_back(
+    cluster: Cluster, agent: Identity, tmp_path: Path
+) -> None:
+    """503 with Retry-After to what is not known yet; a caller that is known is served."""
+    with over_http(cluster, tmp_path / "log") as server:
+        assert asked(server.url, agent.token, INITIALIZE).status_code == 200
+        answers = [asked(server.url, f"made-up-{number}", INITIALIZE) for number in range(2 * ASKED_AT_ONCE)]
+        assert {answer.status_code for answer in answers} == {401, 503}
+        assert {answer.headers.get("Retry-After") for answer in answers if answer.status_code == 503} == {"5"}
+        assert asked(server.url, agent.token, INITIALIZE).status_code == 200
 
 
 def test_tokens_of_one_user_with_other_groups_are_other_callers() -> None:

@@ -36,6 +36,8 @@ class Proxy:
         """Given the path and whether it is a watch: a status to answer instead of asking the server; 0 for none."""
         self.refusal_headers: dict[str, str] = {}
         """The headers of such an answer."""
+        self.instead: Callable[[str], dict[str, Any] | None] = lambda path: None
+        """Given the path: what to answer, with 200, instead of asking the server; None for nothing."""
         self.swallow: Callable[[dict[str, Any]], bool] = lambda event: False
         """Given an event of a watch: whether it is not handed on."""
         self.reword: Callable[[str, bytes], bytes] = lambda path, body: body
@@ -125,6 +127,8 @@ class Proxy:
         if status := self.refuse(request.path, watching):
             refusal = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "broken"}
             return web.json_response(refusal, status=status, headers=self.refusal_headers)
+        if (said := self.instead(request.path)) is not None:
+            return web.json_response(said)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         body = await request.read()
         async with session.request(

@@ -7,7 +7,6 @@ kubectl's convention for plugins too. What goes wrong is silent: there are no ca
 
 import argparse
 import asyncio
-import os
 from typing import Any
 
 from worklease.cli.grammar import parser
@@ -190,11 +189,10 @@ def _ask(what: str, chosen: dict[str, str]) -> dict[str, str]:
 
 
 def _contexts(chosen: dict[str, str]) -> dict[str, str]:
-    from pathlib import Path
+    from worklease.kube.credentials import Source, kubeconfig_path
+    from worklease.kube.library import KubeConfigMerger
 
-    from kubernetes.aio.config.kube_config import KubeConfigMerger
-
-    path = chosen.get("kubeconfig") or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    path = kubeconfig_path(Source(chosen.get("kubeconfig")))
     return {str(one["name"]): "" for one in KubeConfigMerger(path).config["contexts"].value}
 
 

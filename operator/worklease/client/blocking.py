@@ -17,6 +17,7 @@ from worklease.api.worklease import WorkLease
 from worklease.client import client as asynchronous
 from worklease.client.effects import ReportedEffect
 from worklease.client.handoffs import Offer
+from worklease.client.identity import Identity
 from worklease.client.lease import Lease as AsyncLease
 from worklease.client.timing import FINAL, Standing
 from worklease.fencing.token import Token
@@ -119,9 +120,19 @@ class Lease:
         return self._lease.key
 
     @property
+    def identity(self) -> Identity:
+        """As whom it is held."""
+        return self._lease.identity
+
+    @property
     def epoch(self) -> int:
         """The fencing epoch of this tenure."""
         return self._lease.epoch
+
+    @property
+    def claim_id(self) -> str:
+        """The id of the claim that was granted."""
+        return self._lease.claim_id
 
     @property
     def token(self) -> Token:
@@ -142,15 +153,33 @@ class Lease:
         """From when the work may be another's unless a renewal moves it."""
         return self._lease.expiry
 
+    def now(self) -> float:
+        """The time on the clock of `deadline` and `expiry`."""
+        return self._lease.now()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last renewal is not known to be accepted; None when it is."""
+        return self._lease.trouble
+
     @property
     def work(self) -> WorkLease:
         """The work item as it was in the latest answer."""
         return self._lease.work
 
     @property
+    def is_handed_over(self) -> bool:
+        """An accepted handoff has taken effect: the target may claim, and no new effects are admitted."""
+        return self._lease.is_handed_over
+
+    @property
     def standing(self) -> Standing:
         """Held, Jeopardy, Lost or Ended, by the clock at this instant."""
         return self._portal.call(_called(lambda: self._lease.standing))
+
+    def standing_changed(self, standing: Standing) -> Standing:
+        """Waits until the standing is another than this one, and returns it."""
+        return self._portal.call(self._lease.standing_changed(standing))
 
     def require_held(self) -> None:
         """Raises LeaseInJeopardy or LeaseLost unless effects are permitted at this instant: call it in long loops."""
@@ -159,6 +188,14 @@ class Lease:
     def progress(self) -> None:
         """The work is alive."""
         self._portal.soon(self._lease.progress)
+
+    def renew(self) -> None:
+        """Renews now rather than in due time, and waits until that is accepted."""
+        self._portal.call(self._lease.renew())
+
+    def let_lapse(self) -> None:
+        """Ends belief and renewing, and says nothing: the work is free once the lease has lapsed."""
+        self._portal.call(_called(self._lease.let_lapse))
 
     @contextlib.contextmanager
     def effect(

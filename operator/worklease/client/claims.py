@@ -16,6 +16,7 @@ from worklease.client.claimable import held_by, is_claimable, is_over
 from worklease.client.clock import Clock
 from worklease.client.deciding import DECIDED_SECONDS, Deciding, Grant, finishing, fresh, mentions
 from worklease.client.identity import Identity
+from worklease.client.patience import patiently
 from worklease.client.places import Places
 from worklease.client.reading import parsed
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
@@ -193,12 +194,15 @@ class Claimant:
     def _is_free(self, work: WorkLease) -> bool:
         return is_claimable(work, self._me) and not self._places.is_taken(self._wanted.lease)
 
+    async def _asked(self) -> dict[str, Any]:
+        return await read(self._session, self._wanted.namespace, self._wanted.name)
+
     async def _read(self) -> WorkLease | None:
         limit = self._clock() + DECIDED_SECONDS
         failures = 0
         while True:
             try:
-                return parsed(WorkLease, await read(self._session, self._wanted.namespace, self._wanted.name))
+                return parsed(WorkLease, await patiently(self._asked))
             except NotFound as error:
                 if self._wanted.work is None:
                     raise missing(self._wanted.lease, error) from error

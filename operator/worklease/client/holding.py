@@ -90,6 +90,7 @@ class Holding:
         self._timer: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._reclaiming: asyncio.Task[None] | None = None
+        self._reclaiming_for: str | None = None
         self._diagnosing = False
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
@@ -178,9 +179,18 @@ class Holding:
             self._quiet()
         return before
 
-    async def reclaim(self, claiming: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs a re-claim to its end, also when the caller is cancelled: its outcome has to be known. One at a time."""
-        if self._reclaiming is None or self._reclaiming.done():
+    async def reclaim(self, claiming: Callable[[], Coroutine[Any, Any, None]], purpose: str | None) -> None:
+        """Runs a re-claim to its end, also when the caller is cancelled: its outcome has to be known.
+
+        One at a time: a call for the same purpose, or for none, has what the one under way brings; for another purpose
+        it claims after that.
+        """
+        while self._reclaiming is not None and not self._reclaiming.done():
+            if purpose in (None, self._reclaiming_for):
+                break
+            await asyncio.wait([self._reclaiming])
+        else:
+            self._reclaiming_for = purpose
             self._reclaiming = asyncio.create_task(claiming(), name=f"reclaim {self.key}")
             self._reclaiming.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._reclaiming)
@@ -242,6 +252,16 @@ class Holding:
         )
 
     async def _keep(self) -> None:
+        """Renews while the tenure stands. Whatever else ends this is a defect: belief then ends by the clock."""
+        try:
+            await self._renewing()
+        except Exception as error:
+            self.trouble = f"renewing has ended by a defect: {type(error).__name__}: {error}"
+            logger.exception(
+                "%s: renewing under epoch %d has ended by a defect; the lease lapses", self.key, self.epoch
+            )
+
+    async def _renewing(self) -> None:
         failures, retry_after_seconds = 0, 0.0
         while True:
             pause = pause_seconds(self.belief, failures, self.clock(), retry_after_seconds)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worklease.api.admission import TOKEN_POD
+from worklease.client.patience import patiently
 from worklease.client.reading import SAID_MAX
 from worklease.errors import Unreadable
 from worklease.kube.session import Session
@@ -40,7 +41,7 @@ def process_instance() -> str:
 
 async def whoami(session: Session, instance: str | None = None) -> Identity:
     """Asks the API server. A token that is bound to a pod speaks as that pod and as nothing else."""
-    return identity_of(await reviewed(session), instance)
+    return identity_of(await patiently(lambda: reviewed(session)), instance)
 
 
 async def reviewed(session: Session) -> dict[str, Any]:

@@ -298,8 +298,10 @@ class Lease:
         `purpose` is what goes into the history; None keeps it. The lease takes the durations that spec has now. Effects
         that begin meanwhile wait for it. Raises EffectsUnreconciled while an effect is under way, ClaimRefused when the
         old epoch goes on (WorkIsReserved once a handoff has taken effect). A call that is cancelled goes on by itself.
+        One that comes while another is under way, for the same purpose or none, has its outcome; for another purpose it
+        claims after that.
         """
-        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose))
+        await self._holding.reclaim(lambda: reclaim(self._desk, self._holding, purpose), purpose)
 
     async def release(self, reason: str) -> None:
         """Gives the work back unfinished, now. Belief ends before it is tried; nothing is raised when it fails."""

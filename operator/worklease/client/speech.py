@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from worklease.api.fields import Part
 from worklease.client.clock import Clock
+from worklease.client.patience import patiently
 from worklease.client.reading import parsed
 from worklease.errors import ApiError, Conflict, Refused, Unanswered, Unauthenticated, Unavailable, Unreadable
 from worklease.kube.session import JSON_PATCH, Session
@@ -71,11 +72,10 @@ class Speech(Generic[Kind]):
     async def _repeat(self, attempt: Callable[[float], Awaitable[Kind]]) -> Kind:
         failures = 0
         while True:
-            timeout = self._timeout()
             if self.first_sent_at is None:
                 self.first_sent_at = self._clock()
             try:
-                return await attempt(timeout)
+                return await patiently(lambda: attempt(self._timeout()), self._has_time)
             except UNKNOWN as error:
                 unknown: ApiError = error
             except Conflict as error:
@@ -117,9 +117,12 @@ class Speech(Generic[Kind]):
         after = unknown.retry_after_seconds if isinstance(unknown, Unavailable) else 0.0
         backoff = min(BACKOFF_FIRST_SECONDS * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_SECONDS)
         pause = max(after, backoff * random.uniform(0.5, 1.0))
-        if self._clock() + pause >= self._ends() - SHORTEST_REQUEST_SECONDS:
+        if not self._has_time(pause):
             raise unknown
         await asyncio.sleep(pause)
+
+    def _has_time(self, pause_seconds: float) -> bool:
+        return self._clock() + pause_seconds < self._ends() - SHORTEST_REQUEST_SECONDS
 
     def _timeout(self) -> float:
         return max(SHORTEST_REQUEST_SECONDS, min(self._request_seconds, self._ends() - self._clock()))

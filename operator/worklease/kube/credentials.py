@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubernetes.aio import config as kube_config
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
 from worklease.errors import ConfigurationError
+from worklease.kube.library import Configuration, KubeConfigMerger, kube_config
 
 SERVICE_ACCOUNT_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -99,7 +97,7 @@ async def _load(source: Source) -> tuple[Any, str]:
             return configuration, await asyncio.to_thread(_pod_namespace)
         except (kube_config.ConfigException, OSError) as error:
             raise ConfigurationError(f"the pod's ServiceAccount cannot be used: {error}") from error
-    path = source.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    path = kubeconfig_path(source)
     if not await asyncio.to_thread(_any_exists, path):
         raise ConfigurationError(f"kubeconfig {path} does not exist")
     try:
@@ -112,8 +110,23 @@ async def _load(source: Source) -> tuple[Any, str]:
         raise ConfigurationError(f"kubeconfig {path} cannot be used: {said}") from error
 
 
+def kubeconfig_path(source: Source) -> str:
+    """The file that is named, or the files that KUBECONFIG names, or ~/.kube/config.
+
+    Raises ConfigurationError when nothing is named and this user has no home directory.
+    """
+    if named := source.kubeconfig or os.environ.get("KUBECONFIG"):
+        return named
+    try:
+        return str(Path.home() / ".kube" / "config")
+    except RuntimeError as error:
+        said = "this user has no home directory to look for .kube/config in: name a kubeconfig by KUBECONFIG or a flag"
+        raise ConfigurationError(said) from error
+
+
 def _any_exists(paths: str) -> bool:
-    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
+    """A ~ of a user without a home directory is taken as it is written."""
+    return any(Path(os.path.expanduser(path)).exists() for path in paths.split(os.pathsep) if path)
 
 
 def _pod_namespace() -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from worklease.errors import ApiError, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
+from worklease.errors import ApiError, Forbidden, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
 from worklease.kube.session import REQUEST_SECONDS, Session, failure
 from worklease.kube.swap import path_of, read, read_list
 
@@ -24,6 +24,10 @@ LASTING_SECONDS = 1.0
 BACKOFF_FIRST_SECONDS = 0.1
 BACKOFF_MAX_SECONDS = 5.0
 LINE_MAX_BYTES = 2**24
+DENIALS_MAX = 5
+"""As many in a row are waited out, about 2 s: a server that begins to serve knows neither roles nor bindings yet."""
+DENIALS_APART_SECONDS = 60.0
+""""In a row" are those that follow each other sooner."""
 PASSING = (Unanswered, Unavailable, Unauthenticated)
 """Failures after which it is tried again."""
 
@@ -58,7 +62,7 @@ class Follower:
 
         Waits out whatever passes; what does not is raised: NotFound when there is no such object (any more), Refused.
         """
-        failures = 0
+        failures, denials, denied_at = 0, 0, time.monotonic()
         while True:
             try:
                 if known is None:
@@ -68,6 +72,13 @@ class Follower:
                     async for changed in changes:
                         failures = 0
                         yield changed
+            except Forbidden as error:
+                now = time.monotonic()
+                denials = denials + 1 if now - denied_at < DENIALS_APART_SECONDS else 1
+                denied_at = now
+                if denials > DENIALS_MAX:
+                    raise
+                await _pause(denials, error)
             except PASSING as error:
                 failures += 1
                 await _pause(failures, error)

@@ -2,7 +2,7 @@
 
 import sys
 
-from worklease.mcp.command import main
+from worklease.extras import mcp
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(mcp())

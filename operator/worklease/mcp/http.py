@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -137,10 +137,9 @@ def application(
             yield
 
     endpoint = RequireAuthMiddleware(Sessions(StreamableHTTPASGIApp(manager), bounds, agents.leave), [])
-    backend = BearerAuthBackend(Callers(server))
     return Starlette(
         routes=[Route("/healthz", _healthy), Route(PATH, endpoint)],
-        middleware=[Middleware(AuthenticationMiddleware, backend=backend, on_error=_unknown)],
+        middleware=[Middleware(AuthenticationMiddleware, backend=Callers(server), on_error=_unknown)],
         lifespan=lifespan,
     )
 
