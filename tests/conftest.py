@@ -67,16 +67,6 @@ def operator(cluster: Cluster, namespace: str) -> Iterator[OperatorThread]:
 
 
 @pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """A proxy before the API server."""
-    from support.proxy import Proxy
-
-    running = Proxy(cluster)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def agent(cluster: Cluster, namespace: str) -> Identity:
     """An agent that may create work."""
     return cluster.service_account(namespace, "agent", "worklease-agent-creator")
