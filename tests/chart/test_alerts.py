@@ -22,7 +22,8 @@ from worklease.controller.metrics import Metrics
 from worklease.controller.view import View
 
 RULES = CHART / "files" / "alerts" / "worklease.yaml"
-ONCALL = Path(__file__).resolve().parents[2] / "docs" / "oncall.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ONCALL = DOCS / "oncall.md"
 METRIC = re.compile(r"\bworklease_\w+")
 
 
@@ -79,6 +80,13 @@ def test_every_metric_that_is_asked_for_is_there() -> None:
     """By alerts and dashboard: a renamed metric makes neither silent."""
     asked = [alert["expr"] for alert in _alerts()] + dashboard.queries()
     assert {name for expression in asked for name in METRIC.findall(expression)} <= _metrics()
+
+
+@pytest.mark.parametrize("page", ["installing", "oncall", "operator", "reference", "reliability"])
+def test_every_metric_that_a_page_names_is_there(page: str) -> None:
+    """As it is asked for, so that it can be copied; a histogram by the name that its samples begin with."""
+    families = {family.name for family in Metrics(View()).registry.collect() if family.type == "histogram"}
+    assert set(METRIC.findall((DOCS / f"{page}.md").read_text())) <= _metrics() | families
 
 
 def test_every_metric_is_on_the_dashboard() -> None:
