@@ -25,6 +25,7 @@ from support.speaking import Agent, Work
 LAUNCHER = Path(__file__).resolve().parents[2] / "hack" / "krewing" / "launcher.py"
 MOST_BYTES = 12e6
 WITHIN_SECONDS = 60.0
+LEASE_SECONDS = 600
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 ELSEWHERE = next(one for one in PLATFORMS if (one.os, one.architecture) == ("darwin", "arm64"))
 
@@ -95,7 +96,7 @@ def test_krew_installs_it_and_kubectl_runs_it(
     installed = krew.install(plugin / "worklease.yaml", plugin / here.archive)
     assert installed.returncode == 0, installed.stderr
     assert "Needs Python 3.11" in installed.stdout + installed.stderr
-    Work.create(cluster, namespace, "w")
+    Work.create(cluster, namespace, "w", lease_seconds=LEASE_SECONDS)
     mine = {"KUBECONFIG": str(agent.kubeconfig)}
     with operating(cluster, namespace):
         held = krew.run(
@@ -120,7 +121,7 @@ def test_refusals_and_errors_of_the_plugin_are_one_line(
     assert krew.install(plugin / "worklease.yaml", plugin / here.archive).returncode == 0
     mine = {"KUBECONFIG": str(agent.kubeconfig)}
     with operating(cluster, namespace):
-        work = Work.create(cluster, namespace, "w")
+        work = Work.create(cluster, namespace, "w", lease_seconds=LEASE_SECONDS)
         work.hold(Agent.of(agent))
         refused = krew.run("kubectl", "worklease", "claim", "w", "-n", namespace, "--purpose", "x", **mine)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (3, 1)

@@ -1,7 +1,7 @@
 """What the operator needs of the cluster: a version, both kinds and its role. Says in one sentence which is missing.
 
-Asked at the start, after every outage and once a minute; every few seconds while something is missing. It costs an
-event nothing, and stops nothing: the operator goes on doing what it can.
+Asked at the start, after every outage and once a minute (for each namespace, when there are several); every few seconds
+while something is missing. It costs an event nothing, and stops nothing: the operator goes on doing what it can.
 """
 
 import asyncio
@@ -50,7 +50,9 @@ class Requirements:
                 self._again.clear()
                 self._tell(await self._missing())
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(MISSING_SECONDS if self.trouble else PRESENT_SECONDS):
+                    async with asyncio.timeout(
+                        MISSING_SECONDS if self.trouble else PRESENT_SECONDS * len(self._namespaces)
+                    ):
                         await self._again.wait()
 
     def ask_again(self) -> None:
