@@ -43,20 +43,35 @@ class Findings:
         return UNKNOWN if self.unaudited else 0
 
 
+class NoAnswerError(SetupError):
+    """The advisories could not be asked."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="hack/audit", description=__doc__)
     default = REPOSITORY / "dist" / "worklease.cdx.json"
     parser.add_argument("--sbom", type=Path, default=default, help="default: dist/worklease.cdx.json")
-    sbom: Path = parser.parse_args(arguments).sbom.resolve()
-    tools = _tools()
+    parser.add_argument(
+        "--osv-url",
+        metavar="URL",
+        help="ask this OSV service, .../v1/query, such as a mirror within reach. Default: the package index",
+    )
+    options = parser.parse_args(arguments)
+    sbom: Path = options.sbom.resolve()
+    tools = auditors()
     with tempfile.TemporaryDirectory(prefix="worklease-audit-") as work:
         installed = Path(work) / "installed"
         create_with_pip(installed)
         _install(installed, f"{REPOSITORY}[{EXTRAS}]", what="installing worklease with all its extras", usually="30 s")
         sbom.parent.mkdir(parents=True, exist_ok=True)
         write_sbom(tools, installed, sbom)
-        findings = audit(tools, next(installed.glob("lib/python*/site-packages")))
+        packages = ("--path", str(next(installed.glob("lib/python*/site-packages"))))
+        try:
+            findings = audit(tools, *packages, osv_url=options.osv_url)
+        except NoAnswerError as error:
+            say(f"nothing could be learned: {error}")
+            return UNKNOWN
     for line in findings.vulnerabilities:
         say(line)
     if findings.unaudited:
@@ -67,14 +82,16 @@ def main(arguments: Sequence[str]) -> int:
     return findings.exit_code
 
 
-def audit(tools: Path, packages: Path) -> Findings:
-    """Asks about every distribution in a directory of packages."""
-    command = [str(tools / "bin" / "pip-audit"), "--path", str(packages), "--format=json", "--progress-spinner=off"]
+def audit(tools: Path, *which: str, osv_url: str | None = None) -> Findings:
+    """Asks about every distribution that these options of pip-audit choose. Raises NoAnswerError without an answer."""
+    service = ["--vulnerability-service=osv", f"--osv-url={osv_url}"] if osv_url else []
+    command = [str(tools / "bin" / "pip-audit"), *which, *service, "--format=json", "--progress-spinner=off"]
     answer = subprocess.run(command, capture_output=True, text=True)
     try:
         return read(json.loads(answer.stdout))
     except ValueError:
-        raise SetupError(f"pip-audit failed:\n{answer.stderr.strip()[-2000:]}") from None
+        last = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+        raise NoAnswerError(f"pip-audit failed: {last[-500:]}") from None
 
 
 def read(report: dict[str, Any]) -> Findings:
@@ -97,7 +114,7 @@ def write_sbom(tools: Path, installed: Path, target: Path) -> None:
         raise SetupError(f"cyclonedx-py failed:\n{answer.stderr.strip()[-2000:]}")
 
 
-def _tools() -> Path:
+def auditors() -> Path:
     """The auditing programs, in an environment of their own, since they bring many packages along."""
     directory = cache_directory() / "audit-tools"
     stamp = directory / "installed"

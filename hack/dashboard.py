@@ -40,8 +40,14 @@ PANELS = (
     ),
     Panel(
         "Replicas that watch",
-        (("count(worklease_watch_age_seconds < 180)", "replicas"),),
-        "Operators that have heard from the API server within three minutes.",
+        (
+            (
+                "sum by (version) ((1 - worklease_watch_blind)"
+                " * on (pod, instance) group_left (version) worklease_build_info)",
+                "{{version}}",
+            ),
+        ),
+        "Operators that see both kinds and have answers of the API server, by their version.",
         width=4,
         kind="stat",
     ),
@@ -99,6 +105,26 @@ PANELS = (
         unit="s",
     ),
     Panel(
+        "How long claims wait for their grant",
+        (
+            (
+                "histogram_quantile(0.5, sum by (le) (rate(worklease_grant_seconds_bucket[5m])))",
+                "half of them at most",
+            ),
+            (
+                "histogram_quantile(0.99, sum by (le) (rate(worklease_grant_seconds_bucket[5m])))",
+                "99 of 100 at most",
+            ),
+        ),
+        "From when the operator saw a claim until its grant was stored.",
+        unit="s",
+    ),
+    Panel(
+        "Objects that wait for the operator",
+        (("sum by (kind) (worklease_queue_length)", "{{kind}}"),),
+        "More than a few for more than a moment: it has too little processor time, or the API server is slow.",
+    ),
+    Panel(
         "Writes of status",
         (("sum by (result) (rate(worklease_swaps_total[5m]))", "{{result}}"),),
         "Compare-and-swap: lost ones are decided anew, failed ones tried again.",
@@ -109,6 +135,7 @@ PANELS = (
         (
             ("sum by (reason) (increase(worklease_stalls_total[15m]))", "{{reason}}"),
             ("sum(increase(worklease_status_too_large_total[15m]))", "status too large"),
+            ("sum by (where) (increase(worklease_defects_total[15m]))", "defects: {{where}}"),
         ),
         "Anything but zero needs a person.",
     ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from controlplane import PEOPLE, ControlPlane, ensure, install
 from support.cluster import Cluster, Identity, KubectlAnswer
+
+if TYPE_CHECKING:
+    from support.operators import OperatorThread
+    from support.proxy import Proxy
 
 # The same examples in every run: a defect that random ones would find belongs in a longer search, not in a flaky test.
 settings.register_profile("suite", derandomize=True, deadline=None)
@@ -49,10 +53,29 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A fresh namespace, deleted afterwards."""
-    name = f"test-{secrets.token_hex(5)}"
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": name}}).must()
-    yield name
-    cluster.api.delete(f"/api/v1/namespaces/{name}")
+    with cluster.namespace("test") as name:
+        yield name
+
+
+@pytest.fixture
+def operator(cluster: Cluster, namespace: str) -> Iterator[OperatorThread]:
+    """An operator for the namespace of the test."""
+    from support.operators import operating  # here, since most tests need none and it takes a while
+
+    with operating(cluster, namespace) as running:
+        yield running
+
+
+@pytest.fixture
+def agent(cluster: Cluster, namespace: str) -> Identity:
+    """An agent that may create work."""
+    return cluster.service_account(namespace, "agent", "worklease-agent-creator")
+
+
+@pytest.fixture
+def other(cluster: Cluster, namespace: str) -> Identity:
+    """Another agent, with the ordinary role."""
+    return cluster.service_account(namespace, "other", "worklease-agent")
 
 
 @pytest.fixture
@@ -84,3 +107,13 @@ def as_user(cluster: Cluster) -> Callable[[str], Identity]:
         return identity
 
     return known
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """What stands between a client and the API server."""
+    from support.proxy import Proxy  # here, since few tests need one
+
+    proxy = Proxy(cluster)
+    yield proxy
+    proxy.stop()

@@ -50,11 +50,13 @@ class Tool:
 KUBERNETES_VERSION = "1.37.2"
 ETCD_VERSION = "3.7.3"
 HELM_VERSION = "4.3.1"
+KREW_VERSION = "0.4.3"
 COREDNS_VERSION = "1.15.0"
 PAUSE_VERSION = "1.0.0"
 KUBERNETES_AT_LEAST: Version = (1, 34, 0)
 ETCD_AT_LEAST: Version = (3, 6, 0)
 HELM_AT_LEAST: Version = (3, 19, 0)
+KREW_AT_LEAST: Version = (0, 4, 0)
 COREDNS_AT_LEAST: Version = (1, 11, 0)
 PAUSE_AT_LEAST: Version = (1, 0, 0)
 
@@ -123,6 +125,16 @@ TOOLS = {
             "helm.sh/helm/v4/cmd/helm",
             f"-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}",
             "3 min on 2 cores",
+        ),
+        Tool(
+            "krew",
+            KREW_VERSION,
+            KREW_AT_LEAST,
+            ("version",),
+            HERE / "krew",
+            "sigs.k8s.io/krew/cmd/krew",
+            f"-s -w -X sigs.k8s.io/krew/internal/version.gitTag=v{KREW_VERSION}",
+            "20 s on 2 cores",
         ),
     )
 }

@@ -22,7 +22,8 @@ from worklease.controller.metrics import Metrics
 from worklease.controller.view import View
 
 RULES = CHART / "files" / "alerts" / "worklease.yaml"
-ONCALL = Path(__file__).resolve().parents[2] / "docs" / "oncall.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ONCALL = DOCS / "oncall.md"
 METRIC = re.compile(r"\bworklease_\w+")
 
 
@@ -38,11 +39,13 @@ def _alerts() -> list[dict[str, Any]]:
     return list(group["rules"])
 
 
+SUFFIXES = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
+
+
 def _metrics() -> set[str]:
     names: set[str] = set()
     for family in Metrics(View()).registry.collect():
-        suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
-        names |= {f"{family.name}{suffix}" for suffix in suffixes}
+        names |= {f"{family.name}{suffix}" for suffix in SUFFIXES.get(family.type, ("",))}
     return names
 
 
@@ -79,10 +82,18 @@ def test_every_metric_that_is_asked_for_is_there() -> None:
     assert {name for expression in asked for name in METRIC.findall(expression)} <= _metrics()
 
 
+@pytest.mark.parametrize("page", ["installing", "oncall", "operator", "reference", "reliability"])
+def test_every_metric_that_a_page_names_is_there(page: str) -> None:
+    """As it is asked for, so that it can be copied; a histogram by the name that its samples begin with."""
+    families = {family.name for family in Metrics(View()).registry.collect() if family.type == "histogram"}
+    assert set(METRIC.findall((DOCS / f"{page}.md").read_text())) <= _metrics() | families
+
+
 def test_every_metric_is_on_the_dashboard() -> None:
     """One that nobody looks at is not worth counting."""
     shown = {name for expression in dashboard.queries() for name in METRIC.findall(expression)}
-    families = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in _metrics()}
+    ours = (name for name in _metrics() if name.startswith("worklease_"))
+    families = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in ours}
     assert families == {name.removesuffix("_bucket") for name in shown}
 
 
@@ -103,7 +114,7 @@ def test_what_whoever_is_on_call_types_works(cluster: Cluster, namespace: str, t
     blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
     lines = [line for block in blocks for line in block.strip().splitlines()]
     tried = [line for line in lines if not re.search(r" (logs|top) ", line)]
-    assert len(lines) - len(tried) == 5
+    assert len(lines) - len(tried) == 7
     answer = run("\n".join(f"{line} >&2" for line in tried), cluster, cluster.admin, namespace, tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert work.read()["spec"]["suspend"] is True

@@ -20,7 +20,7 @@ from support.availability import required
 from support.cluster import Cluster
 from support.helm import CHART
 from support.operators import operating
-from support.speaking import Agent, Work, fresh
+from support.speaking import Agent, Work
 from support.waiting import wait_for
 
 LOOP_GRANTS = 7
@@ -64,21 +64,16 @@ def _prometheus(directory: Path, target: str) -> Iterator[Ask]:
 @pytest.fixture(scope="module")
 def ask(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """Asks that Prometheus, after one item has been granted again and again and another has expired."""
-    namespace = f"dashboard-{fresh()}"
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}}).must()
-    try:
-        with required(), operating(cluster, namespace) as operator:
-            agent = Agent.of(cluster.service_account(namespace, "a", "worklease-agent"))
-            expiring = Work.create(cluster, namespace)
-            expiring.hold(agent)
-            looping = Work.create(cluster, namespace, name="looping", lease_seconds=600)
-            for _ in range(LOOP_GRANTS):
-                looping.hold(agent)
-            with _prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{operator.port}") as ask:
-                expiring.reaches("Expired")
-                yield ask
-    finally:
-        cluster.api.delete(f"/api/v1/namespaces/{namespace}")
+    with required(), cluster.namespace("dashboard") as namespace, operating(cluster, namespace) as operator:
+        agent = Agent.of(cluster.service_account(namespace, "a", "worklease-agent"))
+        expiring = Work.create(cluster, namespace)
+        expiring.hold(agent)
+        looping = Work.create(cluster, namespace, name="looping", lease_seconds=600)
+        for _ in range(LOOP_GRANTS):
+            looping.hold(agent)
+        with _prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{operator.port}") as ask:
+            expiring.reaches("Expired")
+            yield ask
 
 
 def test_every_query_of_the_dashboard_is_answered(ask: Ask) -> None:

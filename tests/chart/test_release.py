@@ -19,8 +19,9 @@ from support.api import WORKLEASES
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
 from support.operators import OPERATOR, operating
-from support.speaking import Agent, Work, said
+from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import adds
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEAM = "billing"
@@ -68,7 +69,7 @@ def _enforced(cluster: Cluster) -> None:
     work, liar = Work.create(cluster, TEAM), _agent(cluster, "liar")
 
     def refused() -> bool:
-        lie = said(claim=liar.claim(work.epoch, holderIdentity="somebody-else"))
+        lie = adds(claim=liar.claim(work.epoch, holderIdentity="somebody-else"))
         answer = liar.identity.api.patch(work.path, lie, dryRun="All")
         return answer.status == 403 and "needs the verb delegate" in answer.message
 

@@ -14,8 +14,9 @@ from support.cluster import Cluster, Identity
 from support.holding import wire
 from support.proxy import Proxy
 from support.shell import Shell
-from support.speaking import API_VERSION, Agent, Work
+from support.speaking import Agent, Work
 from support.terminal import Terminal
+from support.words import handoff_manifest
 from worklease.api.roles import GRANTS
 from worklease.cli.exits import Exit
 
@@ -24,12 +25,7 @@ REASON = ("--reason", "INC-7")
 
 def offered(cluster: Cluster, namespace: str, name: str, work: str) -> None:
     """A handoff of that name, in nobody's name."""
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "Handoff",
-        "metadata": {"name": name},
-        "spec": {"workLeaseName": work, "to": {"holderIdentity": "b"}},
-    }
+    body = handoff_manifest(name, workLeaseName=work, to={"holderIdentity": "b"})
     cluster.admin.api.create(HANDOFFS.format(namespace), body).must()
 
 
@@ -165,6 +161,44 @@ def test_what_does_not_exist_is_an_error_that_trying_again_does_not_mend(
     assert (code, out, err.count("\n")) == (Exit.ERROR, "", 1)
     assert f"{namespace}/none: there is no such work item: `worklease status` shows those that there are" in err
     assert ("--create makes one" in err) is (words[0] in ("claim", "hold"))
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("claim", "w", "--purpose", "x" * 2000), "--purpose: String should have at most"),
+        (("claim", "v", "--create", "--lease-seconds", "5"), "--lease-seconds: Input should be greater"),
+        (("claim", "v", "--create", "--jeopardy-seconds", "2h"), "--jeopardy-seconds: Input should be less"),
+        (("claim", "v", "--create", "--work-type", "x" * 64), "--work-type: String should have at most"),
+        (("release", "w", "--reason", "a\nb"), "--reason: String should match"),
+        (("handoff", "create", "w", "--to", ""), "--to: String should have at least"),
+        (("handoff", "create", "w", "--to", "b", "--claim-within", "0"), "--claim-within: Input should be greater"),
+        (("handoff", "create", "w", "--to", "b", "--context-uri", "a b"), "--context-uri: String should match"),
+    ],
+)
+def test_a_value_that_the_api_does_not_take_is_wrong_usage_of_its_flag(
+    namespace: str, agent: Identity, words: tuple[str, ...], flag: str
+) -> None:
+    """By the name that was typed, and not by that of a field."""
+    shell = Shell(agent, namespace)
+    assert shell.call("claim", "w", "--create")[0] == Exit.DONE
+    code, _, err = shell.call(*words)
+    assert (code, err.count("\n")) == (Exit.USAGE, 1)
+    assert err.startswith(f"worklease: {flag}")
+
+
+@pytest.mark.usefixtures("operator")
+def test_words_of_others_steer_no_terminal(cluster: Cluster, namespace: str, agent: Identity, other: Identity) -> None:
+    """The API takes marks beyond ASCII that some terminals obey, or that turn a line around."""
+    work = Work.create(cluster, namespace, "w", lease_seconds=600)
+    work.hold(Agent.of(other), purpose="\x9b2J\u202elive\u00e9")
+    shell = Shell(agent, namespace)
+    for command in ("history", "tree"):
+        out = shell.call(command, "w")[1]
+        assert "2Jlive\u00e9" in out
+        assert "\x9b" not in out
+        assert "\u202e" not in out
 
 
 def test_a_handoff_that_does_not_exist_is_an_error(namespace: str, agent: Identity) -> None:
@@ -337,12 +371,15 @@ def test_a_takeover_asks_the_person_at_the_terminal(cluster: Cluster, namespace:
         assert (work.epoch > epoch) is (code is Exit.DONE)
 
 
-def test_an_empty_table_says_what_there_is_none_of(namespace: str, agent: Identity) -> None:
+def test_an_empty_table_says_what_there_is_none_of(cluster: Cluster, namespace: str, agent: Identity) -> None:
     """On stderr, so that a program reads nothing."""
     shell = Shell(agent, namespace)
     assert shell.call("status") == (0, "", f"no work items in namespace {namespace}\n")
     assert shell.call("inbox")[:2] == (0, "")
     assert shell.call("status", "-o", "name") == (0, "", "")
+    Work.create(cluster, namespace, "w")
+    assert shell.call("history", "w") == (0, "", f"nobody has held {namespace}/w\n")
+    assert shell.call("effects", "w") == (0, "", f"no effects of {namespace}/w are logged\n")
 
 
 def test_help_is_quick_because_it_loads_nothing() -> None:

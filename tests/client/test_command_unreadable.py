@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +20,6 @@ from worklease.errors import Unreadable
 
 pytestmark = pytest.mark.usefixtures("operator")
 PAGE = b"<html><title>Sign in</title></html>"
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """A proxy before the API server."""
-    running = Proxy(cluster)
-    yield running
-    running.stop()
 
 
 def newer(name: str) -> Callable[[str, bytes], bytes]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support import documents
 from support.cluster import Cluster, Identity
-from support.operators import OperatorThread, operating
 from support.speaking import Agent, Work
 from support.waiting import wait_for
 
@@ -27,13 +25,6 @@ RUN_HERE = {
 
 
 @pytest.fixture
-def operator(cluster: Cluster, namespace: str) -> Iterator[OperatorThread]:
-    """An operator for the namespace of the test."""
-    with operating(cluster, namespace) as running:
-        yield running
-
-
-@pytest.fixture
 def agent(cluster: Cluster, namespace: str) -> Identity:
     """An agent with a token that is bound to its pod."""
     return cluster.pod_identity(namespace, "agent", "agent-0", "worklease-agent")
@@ -43,6 +34,14 @@ def agent(cluster: Cluster, namespace: str) -> Identity:
 def item(cluster: Cluster, namespace: str) -> Work:
     """The work item of the documentation; its lease lasts for as long as a slow machine needs."""
     return Work.create(cluster, namespace, "invoice-42", lease_seconds=600)
+
+
+def hold_for_long(item: Work, holder: Agent) -> int:
+    """Holds it for several renewals; the epoch."""
+    epoch = item.hold(holder)
+    for _ in range(3):
+        item.renew(holder, epoch).must()
+    return epoch
 
 
 def test_every_block_that_is_marked_to_be_run_is_run_here() -> None:
@@ -114,9 +113,7 @@ def test_the_administrator_sees_suspends_revokes_and_reopens(
 ) -> None:
     """Case 14: somebody who is not there any more is revoked, with a reason that stays; also after renewals."""
     holder = Agent.of(agent)
-    epoch = item.hold(holder)
-    for _ in range(3):
-        item.renew(holder, epoch).must()
+    epoch = hold_for_long(item, holder)
     wait_for(lambda: item.events(), "the grant to be recorded as an Event")
     text = documents.block(README, "administrator")
     answer = documents.run(text, cluster, cluster.admin, namespace, tmp_path)
@@ -134,9 +131,7 @@ def test_the_takeover_the_waits_and_the_reconciliation_of_the_protocol_page(
 ) -> None:
     """The blocks of docs/protocol.md, in the order of an incident, on work that was renewed before."""
     holder = Agent.of(agent)
-    epoch = item.hold(holder)
-    for _ in range(3):
-        item.renew(holder, epoch).must()
+    epoch = hold_for_long(item, holder)
     begun = {"id": "charge-1", "epoch": epoch, "recipient": "payments", "action": "charge", "state": "Attempted"}
     item.say(holder, **{"effects/-": begun}).must()
     for name in ("waits", "takeover", "reconcile"):

@@ -17,8 +17,9 @@ from support.api import MERGE_PATCH
 from support.cluster import Cluster
 from support.fuzzing import Fuzzer, kinds
 from support.operators import Launcher
-from support.speaking import Agent, Work, fresh
+from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import fresh
 from worklease.api.handoff import Handoff
 from worklease.api.worklease import Phase, WorkLease
 from worklease.protocol.reasons import ConditionName

@@ -15,9 +15,10 @@ import yaml
 import kstatus
 from support.cluster import Cluster
 from support.gitops import EXAMPLES
-from support.offering import WITHIN_SECONDS, Offer, Team, hold, teamed, working
-from support.speaking import SHORTEST_LEASE_SECONDS, Work, fresh
+from support.offering import WITHIN_SECONDS, Offer, Team, teamed, working
+from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
+from support.words import fresh
 from worklease.api.handoff import HandoffPhase
 from worklease.api.worklease import Phase
 
@@ -54,7 +55,7 @@ def _handoffs(team: Team) -> dict[str, Object]:
         made[phase] = Offer.make(work, team.alice, team.bob, claimWithinSeconds=seconds)
         made[phase].accept(team.bob)
         if phase == "Completed":
-            hold(work, team.bob)
+            work.hold(team.bob)
     nothing = Work(team.cluster, team.namespace, f"work-{fresh()}")
     made["answered in vain"] = Offer.make(nothing, team.cluster.admin, team.bob)
     made["answered in vain"].respond(team.bob, "Accepted").must()
@@ -82,14 +83,14 @@ def _leases(team: Team) -> dict[str, Object]:
     made["suspended"].say(team.cluster.admin, suspend=True).must()
     for name, work in made.items():
         if name in PHASES:
-            work.reaches(name, WITHIN_SECONDS)
+            work.reaches(name, within_seconds=WITHIN_SECONDS)
     return {f"WorkLease {name}": work.read() for name, work in made.items()} | {"WorkLease stalled": _stalled(team)}
 
 
 def _stalled(team: Team) -> Object:
     high = 2**50
     work = team.work(release={"epoch": high, "reason": "restored"})
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     work.claim(team.alice)
     wait_for(lambda: work.condition("Stalled").startswith("True/"), "the stall", WITHIN_SECONDS)
     return work.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,20 +10,14 @@ import pytest
 from support.api import HANDOFFS, WORKLEASES
 from support.cluster import Cluster, Identity
 from support.gitops import POLICY, ArgoCD, Flux, Manifest, Tool, example, taken_over
-from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold, target, working
-from support.speaking import Agent, Work, fresh, now
+from support.offering import WITHIN_SECONDS, Offer, Team, target
+from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import adds, fresh, now
 from worklease.api.admission import DELEGATE, REVOKE
 
 TOOLS: dict[str, type[Tool]] = {"argocd": ArgoCD, "flux": Flux}
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/{}"
-
-
-@pytest.fixture(scope="module")
-def team(cluster: Cluster) -> Iterator[Team]:
-    """One team and one operator for all: each test has its own work items."""
-    with working(cluster) as team:
-        yield team
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +96,7 @@ def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     tool.must_sync()
     wait_for(lambda: work.condition("Claimable"), "the work to be seen", WITHIN_SECONDS)
     unmoved(tool, work.path)
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     unmoved(tool, work.path)
     work.renew(team.alice, epoch).must()
     checkpoint = {"epoch": epoch, "uri": "s3://1", "digest": "sha256:1", "previousDigest": ""}
@@ -110,11 +104,11 @@ def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     for field, value in {"checkpoint": checkpoint, "effects/-": effect, "effects/0/state": "Succeeded"}.items():
         work.say(team.alice, **{field: value}).must()
         unmoved(tool, work.path)
-    patch = [{"op": "add", "path": "/spec/renewal", "value": {"epoch": epoch, "renewTime": now()}}]
-    team.alice.identity.api.patch(work.path, patch, fieldManager="kubectl-patch").must()
+    said = adds(renewal={"epoch": epoch, "renewTime": now()})
+    work.patch(team.alice, said, fieldManager="kubectl-patch").must()
     unmoved(tool, work.path)
     work.complete(team.alice, epoch).must()
-    work.reaches("Completed", WITHIN_SECONDS)
+    work.reaches("Completed", within_seconds=WITHIN_SECONDS)
     unmoved(tool, work.path)
 
 
@@ -126,9 +120,8 @@ def test_what_kubectl_said_under_flux_without_the_policy(account: Identity, team
     flux.commit(manifest)
     flux.must_sync()
     claim = team.alice.claim(work.epoch)
-    patch = [{"op": "add", "path": "/spec/claim", "value": claim}]
-    team.alice.identity.api.patch(work.path, patch, fieldManager="kubectl-patch").must()
-    granted(work, claim["id"])
+    work.patch(team.alice, adds(claim=claim), fieldManager="kubectl-patch").must()
+    work.granted(claim["id"])
     (answer,) = flux.sync().values()
     assert (answer.status, "the claim still has force" in answer.message) == (422, True)
     assert work.read()["spec"]["claim"] == claim
@@ -151,7 +144,7 @@ def test_agents_undo_no_policy(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     for field, value in {"suspend": True, "leaseDurationSeconds": 86400, "jeopardyDurationSeconds": 0}.items():
         refused = work.say(team.alice, **{field: value})
         assert (refused.status, "verb configure" in refused.message) == (403, True)
@@ -169,7 +162,7 @@ def test_self_heal_restores_what_git_lists(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     work.say(team.cluster.admin, suspend=True, leaseDurationSeconds=60).must()
     tool.must_sync()
     spec = work.read()["spec"]
@@ -188,7 +181,7 @@ def test_suspend_in_git_closes_admission_and_opens_it(tool: Tool, team: Team) ->
     manifest["spec"] = {**manifest["spec"], "suspend": False}
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     manifest["spec"] = {**manifest["spec"], "suspend": True}
     tool.commit(manifest)
     tool.must_sync()
@@ -200,17 +193,17 @@ def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, tea
     plain, work = named(example("invoice-42.yaml"), team)
     decider.commit(plain)
     decider.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     incident, _ = named(example("incident/invoice-42.yaml"), team, work.name)
     incident["spec"] = {**incident["spec"], "revocation": {**incident["spec"]["revocation"], "epoch": epoch}}
     decider.commit(incident)
     decider.must_sync()
-    assert work.reaches("Revoked", WITHIN_SECONDS)["history"][-1]["endMessage"] == "INC-7: wrong amount"
+    assert work.reaches("Revoked", within_seconds=WITHIN_SECONDS)["history"][-1]["endMessage"] == "INC-7: wrong amount"
     unmoved(decider, work.path)
     incident["spec"] = {**incident["spec"], "suspend": False}
     decider.commit(incident)
     decider.must_sync()
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     unmoved(decider, work.path)
     assert (work.epoch, work.status["phase"]) == (higher, "Held")
     decider.commit(plain)
@@ -224,7 +217,7 @@ def test_git_revokes_only_with_the_verb(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     tool.commit({**manifest, "spec": {**manifest["spec"], "revocation": {"epoch": epoch, "reason": "INC"}}})
     (answer,) = tool.sync().values()
     assert (answer.status, "verb revoke" in answer.message) == (403, True)
@@ -236,7 +229,7 @@ def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> 
     manifest, work = named(example("invoice-42.yaml"), team)
     decider.commit(manifest)
     decider.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     handoff, offer = offered(work, team.bob)
     decider.commit(handoff)
     decider.must_sync()
@@ -244,7 +237,7 @@ def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> 
     unmoved(decider, work.path, offer.path)
     offer.accept(team.bob)
     unmoved(decider, work.path, offer.path)
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     offer.reaches("Completed")
     unmoved(decider, work.path, offer.path)
     decider.remove(handoff)
@@ -290,7 +283,7 @@ def test_pruning_a_handoff_takes_nothing_back(answered: bool, decider: Tool, tea
     decider.must_sync()
     if answered:
         assert work.status["successor"]["holderIdentity"] == team.bob.identity.username
-        assert hold(work, team.bob) > epoch
+        assert work.hold(team.bob) > epoch
         assert work.status["grantMessage"] == f"handoff {offer.name}"
     else:
         work.renew(team.alice, epoch).must()
@@ -302,13 +295,13 @@ def test_pruning_ends_no_tenure(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     tool.remove(manifest)
     (answer,) = tool.sync().values()
     assert (answer.status, "verb revoke" in answer.message) == (403, True)
     work.renew(team.alice, epoch).must()
     work.release(team.alice, epoch).must()
-    work.reaches("Released", WITHIN_SECONDS)
+    work.reaches("Released", within_seconds=WITHIN_SECONDS)
     tool.must_sync()
     assert not team.cluster.api.get(work.path).ok
 

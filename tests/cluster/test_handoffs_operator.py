@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
-from support.offering import LEASE_SECONDS, WITHIN_SECONDS, Offer, Team, granted, hold, teamed
-from support.operators import operating, operator_kubeconfig
-from support.speaking import Agent, Work, fresh, now
+from support.offering import LEASE_SECONDS, WITHIN_SECONDS, Offer, Team, teamed
+from support.operators import operating
+from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import now
 from worklease.controller.handoffs import Handoffs
 
 CRASHES = {"before": [*range(4, 50, 3), 90], "after": [*range(5, 50, 3), 90]}
@@ -44,7 +45,7 @@ def test_the_operator_is_down_between_response_and_successor(cluster: Cluster, t
     with operating(cluster, team.namespace):
         offer.reaches("Accepted")
         late.reaches("Withdrawn")
-        assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+        assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_the_inbox_works_without_an_operator(team: Team) -> None:
@@ -68,7 +69,7 @@ def test_a_target_claims_while_the_operator_is_down(cluster: Cluster, team: Team
     work.say(team.bob, claim=claim).must()
     wait_for(lambda: _is_over(work.status), "the reservation's time to be over", WITHIN_SECONDS)
     with operating(cluster, team.namespace):
-        assert granted(work, claim["id"]) == offer.reaches("Completed")["grantedEpoch"]
+        assert work.granted(claim["id"]) == offer.reaches("Completed")["grantedEpoch"]
     assert work.status["grantReason"] == "Handoff"
 
 
@@ -125,14 +126,6 @@ def test_an_operator_that_sees_handoffs_late_repeats_no_acceptance(
         team.held()
         assert "successor" not in work.status
     assert [event["reason"] for event in work.events()].count("Reserved") == 1
-
-
-@pytest.fixture
-def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
-    """Starts operators that are killed, and ends the others."""
-    nursery = Nursery(operator_kubeconfig(cluster), tmp_path)
-    yield nursery
-    nursery.stop()
 
 
 class Story:
@@ -193,24 +186,19 @@ def test_a_crash_at_any_request_of_a_handoff(
 ) -> None:
     """kill -9 before or after each request: both swaps are made, once, in the end, and both objects agree."""
     alice, bob = (Agent.of(service_account(namespace, name)) for name in ("alice", "bob"))
-    namespaces = []
+    namespaces = contextlib.ExitStack()
 
     def prepare(number: int) -> Story:
-        name = f"test-{fresh()}"
-        namespaces.append(name)
-        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": name}}).must()
+        name = namespaces.enter_context(cluster.namespace("test"))
         for agent in (alice, bob):
             cluster.grant(name, "worklease-agent", agent.identity)
         work = Work.create(cluster, name, f"crash-{number}", lease_seconds=LEASE_SECONDS)
         return Story(work, alice, bob, lambda at: nursery.start(name, crash_at=at, when=when), number)
 
-    stories = [prepare(number) for number in CRASHES[when]]
-    try:
+    with namespaces:
+        stories = [prepare(number) for number in CRASHES[when]]
         with ThreadPoolExecutor(len(stories)) as pool:
             ends = list(pool.map(Story.tell, stories))
-    finally:
-        for name in namespaces:
-            cluster.api.delete(f"/api/v1/namespaces/{name}")
     for story, whole in zip(stories, ends, strict=True):
         status = whole["status"]
         assert [tenure["grantReason"] for tenure in status["history"]] == ["FirstGrant", "Reclaim", "Handoff"], whole

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 from support.api import Answer
-from support.cluster import Cluster
-from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold, working
+from support.offering import WITHIN_SECONDS, Offer, Team
 from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
 
 ROUNDS = 6
 FINAL = ("Rejected", "Withdrawn", "Expired", "Stale", "Completed", "Lapsed")
-
-
-@pytest.fixture(scope="module")
-def team(cluster: Cluster) -> Iterator[Team]:
-    """One team and one operator for all: each test has its own work items."""
-    with working(cluster) as team:
-        yield team
 
 
 def at_once(*acts: Callable[[], Answer]) -> list[Answer]:
@@ -79,8 +69,8 @@ def test_accept_against_expiry_of_the_lease(team: Team) -> None:
         list(pool.map(accept, range(ROUNDS)))
     for work, offer in pairs:
         offer.reaches("Accepted")
-        work.reaches("Expired", WITHIN_SECONDS)
-        epoch = hold(work, team.bob)
+        work.reaches("Expired", within_seconds=WITHIN_SECONDS)
+        epoch = work.hold(team.bob)
         assert offer.reaches("Completed")["grantedEpoch"] == epoch
         assert work.status["grantReason"] == "Handoff"
 
@@ -99,7 +89,7 @@ def test_accept_while_an_administrator_takes_over(team: Team) -> None:
             lambda work=work, r=revocation, c=claim: work.say(work.cluster.admin, revocation=r, claim=c),  # type: ignore[misc]
         )
         taken.must()
-        higher = granted(work, claim["id"])
+        higher = work.granted(claim["id"])
         status = offer.reaches("Stale")
         assert accepted.ok or accepted.status in (409, 422)
         assert higher > epoch
@@ -171,11 +161,11 @@ def test_the_sender_releases_after_the_acceptance(team: Team) -> None:
     offer = Offer.make(work, team.alice, team.bob)
     offer.accept(team.bob)
     work.release(team.alice, epoch).must()
-    status = work.reaches("Released", WITHIN_SECONDS)
+    status = work.reaches("Released", within_seconds=WITHIN_SECONDS)
     assert status["successor"]["holderIdentity"] == team.bob.identity.username
     assert work.condition("Claimable") == "False/Reserved"
     assert "reserved for the target" in work.say(team.carol, claim=team.carol.claim(epoch)).message
-    assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+    assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_the_sender_does_nothing_final_after_the_acceptance(team: Team) -> None:
@@ -193,7 +183,7 @@ def test_the_sender_does_nothing_final_after_the_acceptance(team: Team) -> None:
     reclaimed = work.say(team.alice, claim=team.alice.claim(epoch))
     assert (reclaimed.status, "reserved for the target" in reclaimed.message) == (422, True)
     work.renew(team.alice, epoch).must()
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     for late in (
         work.renew(team.alice, epoch),
         work.say(team.alice, **{"effects/-": {**effect, "id": "e3"}}),
@@ -212,7 +202,7 @@ def test_an_acceptance_beside_the_senders_release(team: Team) -> None:
             lambda work=work, epoch=epoch: work.release(team.alice, epoch),  # type: ignore[misc]
         )
         released.must()
-        work.reaches("Released", WITHIN_SECONDS)
+        work.reaches("Released", within_seconds=WITHIN_SECONDS)
         phase = offer.reaches("Accepted", "Stale")["phase"]
         assert accepted.ok or phase == "Stale"
         assert ("successor" in work.status) == (phase == "Accepted")

@@ -9,9 +9,10 @@ import pytest
 from support.api import APPLY, Answer
 from support.cluster import Cluster, KubectlAnswer
 from support.fenced_objects import World
-from support.stage import Item, now
+from support.stage import Item
 from support.staging import staged
 from support.waiting import wait_for
+from support.words import now
 from worklease.api.fence_policy import DELETE_EPOCH, EPOCH, LABEL, LEASE
 from worklease.fencing import MAX_EPOCH
 

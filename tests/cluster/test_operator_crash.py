@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
-from support.operators import operator_kubeconfig
-from support.speaking import DECIDED_WITHIN_SECONDS, Agent, Work, fresh
+from support.speaking import SHORTEST_LEASE_SECONDS, Agent, Work
+from support.stored import DECIDED_WITHIN_SECONDS
 from support.waiting import wait_for
 
 REQUESTS_MIN = 12
 REQUESTS_MAX = 21
 """The story takes at least so many requests (its swaps and the Events before the last of them), and fewer than that:
 how many reads there are before a lapse is chance."""
+LEASE_SECONDS = 300
 STORY = [
     ("FirstGrant", "Revoked"),
     ("AfterRevocation", "Reclaimed"),
@@ -29,26 +30,10 @@ STORY = [
 
 
 @pytest.fixture
-def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
-    """Starts operators that are killed, and ends the others."""
-    nursery = Nursery(operator_kubeconfig(cluster), tmp_path)
-    yield nursery
-    nursery.stop()
-
-
-@pytest.fixture
 def make_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
     """Makes namespaces, which are deleted afterwards."""
-    made: list[str] = []
-
-    def make() -> str:
-        made.append(f"test-{fresh()}")
-        cluster.api.create("/api/v1/namespaces", {"metadata": {"name": made[-1]}}).must()
-        return made[-1]
-
-    yield make
-    for name in made:
-        cluster.api.delete(f"/api/v1/namespaces/{name}")
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(cluster.namespace("test"))
 
 
 class Story:
@@ -76,7 +61,9 @@ class Story:
         work, first, second = self._work, self._agent, self._agent.sibling()
         self._granted(work.claim(first))
         epoch = self._granted(work.take_over(second, work.epoch))
+        self._terms(SHORTEST_LEASE_SECONDS)
         self._granted(work.claim(second))
+        self._terms(LEASE_SECONDS)
         self._until(lambda status: status["phase"] == "Expired")
         epoch = self._granted(work.claim(first))
         work.complete(first, epoch).must()
@@ -84,6 +71,10 @@ class Story:
         whole = work.read()
         self._operator.kill()
         return whole
+
+    def _terms(self, lease_seconds: int) -> None:
+        """Those of the next grant: only the tenure that is to expire is short, however slow the machine is."""
+        self._work.say(self._work.cluster.admin, leaseDurationSeconds=lease_seconds).must()
 
     def _granted(self, claim_id: str) -> int:
         return int(self._until(lambda status: status.get("claimID") == claim_id)["epoch"])
@@ -113,7 +104,7 @@ def test_a_crash_at_any_request_loses_and_repeats_nothing(
     def prepare(number: int) -> Story:
         namespace = make_namespace()
         cluster.grant(namespace, "worklease-agent", identity)
-        work = Work.create(cluster, namespace, f"crash-{number}", jeopardy_seconds=1)
+        work = Work.create(cluster, namespace, f"crash-{number}", lease_seconds=LEASE_SECONDS, jeopardy_seconds=1)
         crashing = nursery.start(namespace, crash_at=number, when=when)
         return Story(work, Agent.of(identity), crashing, lambda: nursery.start(namespace))
 

@@ -6,23 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support.api import WORKLEASES
 from support.cluster import Cluster, Identity
 from support.operators import Launcher, operating
 from support.speaking import Agent, Work
 from support.waiting import wait_for
+from support.words import work_manifest
 from worklease.api.fields import CREATED_EPOCH_MAX
 
 CallForIdentity = Callable[..., Identity]
 OF_THE_SERVER = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields")
-
-
-@pytest.fixture
-def agent(namespace: str, service_account: CallForIdentity) -> Agent:
-    """An agent with the ordinary role."""
-    return Agent.of(service_account(namespace, "agent", "worklease-agent"))
 
 
 def restore(work: Work, backup: dict[str, Any], by: Identity) -> None:
@@ -135,13 +128,8 @@ def test_the_highest_epoch_that_may_be_restored_leaves_room(
     """
     restorer = service_account(namespace, "restorer", "worklease-admin")
     revocation = {"epoch": CREATED_EPOCH_MAX + 1, "reason": "too high"}
-    body = {
-        "apiVersion": "worklease.dev/v1alpha1",
-        "kind": "WorkLease",
-        "metadata": {"name": "too-high"},
-        "spec": {"work": {"type": "test", "id": "1"}, "revocation": revocation},
-    }
-    assert not cluster.api.create(WORKLEASES.format(namespace), body).ok
+    too_high = work_manifest("too-high", revocation=revocation)
+    assert not cluster.api.create(WORKLEASES.format(namespace), too_high).ok
     renewal = {"epoch": CREATED_EPOCH_MAX, "renewTime": "2026-01-01T00:00:00Z"}
     with operating(cluster, namespace):
         work = Work.create(cluster, namespace, by=restorer, renewal=renewal)

@@ -15,8 +15,10 @@ import pytest
 
 from support.cluster import Cluster, Identity
 from support.operators import Launcher, OperatorProcess
-from support.speaking import DECIDED_WITHIN_SECONDS, Agent, Work, fresh
+from support.speaking import Agent, Work
+from support.stored import DECIDED_WITHIN_SECONDS
 from support.waiting import wait_for
+from support.words import effect, fresh
 
 CONNECTIONS = 4
 LOST_MAX = 4
@@ -32,21 +34,10 @@ def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Opera
     launcher.stop()
 
 
-@pytest.fixture
-def agent(namespace: str, service_account: Callable[..., Identity]) -> Agent:
-    """An agent with the ordinary role."""
-    return Agent.of(service_account(namespace, "agent", "worklease-agent"))
-
-
-def effect(epoch: int) -> dict[str, object]:
-    """A new effect."""
-    return {"id": fresh(), "epoch": epoch, "recipient": "mail", "action": "send", "state": "Attempted", "detail": ""}
-
-
 def hold_with_effect(work: Work, agent: Agent) -> int:
     """Holds the work, with an effect whose detail may be rewritten for ever."""
     epoch = work.hold(agent)
-    agent.identity.api.patch(work.path, [{"op": "add", "path": "/spec/effects/-", "value": effect(epoch)}]).must()
+    work.say(agent, **{"effects/-": effect(epoch, fresh(), detail="")}).must()
     return epoch
 
 

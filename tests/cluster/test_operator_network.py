@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster, Identity
+from support.cluster import Cluster
 from support.operators import OperatorThread, operating, operator_kubeconfig
 from support.proxy import Proxy
 from support.speaking import Agent, Work
@@ -22,26 +22,12 @@ WATCHES = 2
 
 
 @pytest.fixture
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    """What the operator takes for the API server."""
-    proxy = Proxy(cluster)
-    yield proxy
-    proxy.stop()
-
-
-@pytest.fixture
 def kubeconfig(cluster: Cluster, proxy: Proxy, tmp_path: Path) -> Path:
     """The operator's own credentials, by way of the proxy."""
     token = json.loads(
         cluster.kubectl("config", "view", "--raw", f"--kubeconfig={operator_kubeconfig(cluster)}", "-o", "json").stdout
     )["users"][0]["user"]["token"]
     return proxy.kubeconfig(tmp_path, token)
-
-
-@pytest.fixture
-def agent(namespace: str, service_account: Callable[..., Identity]) -> Agent:
-    """An agent with the ordinary role."""
-    return Agent.of(service_account(namespace, "agent", "worklease-agent"))
 
 
 def line(kind: str, **status: object) -> bytes:
@@ -184,3 +170,20 @@ def test_a_denial_that_passes_holds_a_decision_up_for_a_moment(
         claim_id = work.claim(agent)
         wait_for(lambda: work.status.get("claimID") == claim_id, "the grant", SOON_SECONDS)
         assert operator.metric("worklease_swaps_total", result="failed") == len(denied) == 3
+
+
+def test_a_lease_is_timed_from_its_grant_whatever_the_servers_clock_said_then(
+    cluster: Cluster, namespace: str, agent: Agent, proxy: Proxy, kubeconfig: Path
+) -> None:
+    """The server's times bound only tenures that began before the operator did: this one it saw begin."""
+    with operating(cluster, namespace, kubeconfig=kubeconfig):
+        wait_for(lambda: proxy.watches() == WATCHES, "both watches to be open")
+        Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS).hold(agent)
+        proxy.ahead_seconds = lambda path: 0.0 if path.endswith("/status") else -10.0 * LEASE_SECONDS
+        Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS).hold(agent)
+        work = Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS)
+        epoch = work.hold(agent)
+        for _ in range(2):
+            Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS).hold(agent)
+        work.renew(agent, epoch).must()
+        assert (work.epoch, work.status["phase"]) == (epoch, "Held")

@@ -6,9 +6,8 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ import urllib3
 from support.api import WORKLEASES
 from support.cluster import Cluster, Identity
 from support.crashing import Nursery
-from support.operators import operator_kubeconfig
 from support.speaking import Agent, Work
 from support.waiting import pass_time, wait_for
 
@@ -46,10 +44,15 @@ class Watched:
         threading.Thread(target=self._keep_reading, name="watch", daemon=True).start()
 
     def _keep_reading(self) -> None:
-        while True:  # the server closes the watch of a reader that is too slow
+        while True:  # the server closes the watch of a reader that is too slow, and every watch in its own time
             url = f"{self._url}&resourceVersion={self._version}"
-            for line in self._pool.request("GET", url, headers=self._headers, preload_content=False):
-                self._see(json.loads(line)["object"])
+            try:
+                for line in self._pool.request("GET", url, headers=self._headers, preload_content=False):
+                    self._see(json.loads(line)["object"])
+            except urllib3.exceptions.ProtocolError:
+                continue
+            except urllib3.exceptions.HTTPError:
+                return  # the server is gone
 
     def _see(self, raw: dict[str, Any]) -> None:
         self._version = raw["metadata"]["resourceVersion"]
@@ -137,14 +140,6 @@ FATES = [
 ]
 """Who says something after the grant has a longer lease: writers on a busy machine are slow. An operator that is late
 may miss a short jeopardy, or see a release and the claim that follows it at once."""
-
-
-@pytest.fixture
-def nursery(cluster: Cluster, tmp_path: Path) -> Iterator[Nursery]:
-    """Starts operators, and ends them."""
-    nursery = Nursery(operator_kubeconfig(cluster), tmp_path)
-    yield nursery
-    nursery.stop()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-import pytest
-
 from support.cluster import Cluster, Identity
 from support.operators import operating
 from support.speaking import Agent, Work
@@ -16,12 +14,6 @@ from support.waiting import wait_for
 
 CallForIdentity = Callable[..., Identity]
 LONG_SECONDS = 3600
-
-
-@pytest.fixture
-def agent(namespace: str, service_account: CallForIdentity) -> Agent:
-    """An agent with the ordinary role."""
-    return Agent.of(service_account(namespace, "agent", "worklease-agent"))
 
 
 def long_ago() -> datetime:

@@ -126,7 +126,7 @@ def test_without_its_role_it_waits_and_says_so(
     identity = service_account(namespace, "operator")
     operator = launcher.start(namespace, kubeconfig=identity.kubeconfig)
     operator.serves()
-    wait_for(lambda: "cannot list resource" in operator.get("/readyz")[1], "/readyz to say what is missing")
+    wait_for(lambda: "may not get, list, watch" in operator.get("/readyz")[1], "/readyz to say what is missing")
     assert operator.get("/readyz")[0] == 503
     assert operator.get("/healthz") == (200, "ok\n")
     cluster.grant(namespace, "worklease-operator", identity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,35 +35,21 @@ from support.statements import (
     creates,
     decides,
     drops,
-    effect,
     logs,
     moves,
     releases,
     removes,
     renews,
     revokes,
-    staged,
     states,
 )
+from support.words import adds, effect, handoff_manifest, work_manifest
 from worklease.api.crd import API_VERSION
 from worklease.api.fields import EFFECTS_MAX
 
 TENURES = 17
 HUGE = "\u0001" * 256 * 1024
 TAKES_OVER = revokes() & claims()
-
-
-@pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    """One namespace for all tests of this file."""
-    with staged(cluster) as scene:
-        yield scene
-
-
-@pytest.fixture
-def work(scene: Scene) -> Work:
-    """A work item that is yet to be created."""
-    return scene.work()
 
 
 def others_can_act(work: Work, holder: str = ALICE) -> None:
@@ -78,15 +63,15 @@ def test_claim_of_the_first_epoch_is_refused_after_many_tenures(work: Work) -> N
     """A claim that is applied again when the history has forgotten it, or that names no epoch, takes nothing back."""
     available(work)
     first = claim(work, ALICE, 0, id="first")
-    work.patch(ALICE, [{"op": "add", "path": "/spec/claim", "value": first}]).must()
+    work.say(ALICE, claim=first).must()
     work.grant()
     for tenure in range(TENURES):
         then(ended("Expired"), (ALICE if tenure % 2 else BOB, claims()), granted)(work)
     then(ended("Expired"))(work)
-    again = work.patch(ALICE, [{"op": "add", "path": "/spec/claim", "value": first}])
+    again = work.say(ALICE, claim=first)
     assert (again.status, "the work has moved on" in again.message) == (422, True)
     del first["epoch"]
-    timeless = work.patch(ALICE, [{"op": "add", "path": "/spec/claim", "value": first}])
+    timeless = work.say(ALICE, claim=first)
     assert (timeless.status, "spec.claim.epoch: Required value" in timeless.message) == (422, True)
 
 
@@ -104,14 +89,12 @@ def test_claim_of_a_backup_takes_nothing_back(scene: Scene, work: Work) -> None:
 def test_agent_restores_no_history_of_its_own(scene: Scene, work: Work, cluster: Cluster) -> None:
     """Who may create but not configure brings neither a later epoch nor a holder's statement with it."""
     creator = cluster.service_account(scene.namespace, "maker", "worklease-agent-creator")
-    body = {"apiVersion": API_VERSION, "kind": "WorkLease", "metadata": {"name": work.name}}
     for said in (
         {"completion": {"epoch": 7, "outcome": "Succeeded", "message": ""}},
-        {"effects": [effect("e1", 7)]},
+        {"effects": [effect(7)]},
         {"renewal": {"epoch": 7, "renewTime": "2026-11-30T17:54:30Z"}},
     ):
-        spec = {"work": {"type": "task", "id": "1"}, **said}
-        answer = creator.api.create(scene.collection, {**body, "spec": spec})
+        answer = creator.api.create(scene.collection, work_manifest(work.name, **said))
         assert (answer.status, "has no history" in answer.message) == (403, True)
 
 
@@ -147,10 +130,10 @@ def test_last_holder_does_not_erase_what_it_left(work: Work) -> None:
 def test_full_list_of_effects_does_not_block_the_work(work: Work) -> None:
     """A holder that fills the list reconciles, claims again and drops; the next holder can do the same for it."""
     held(work)
-    states("effects", lambda work, who: [effect(f"e{n}", work.epoch) for n in range(EFFECTS_MAX)])(work, ALICE).must()
+    states("effects", lambda work, who: [effect(work.epoch, f"e{n}") for n in range(EFFECTS_MAX)])(work, ALICE).must()
     assert "Too many" in logs("one-more")(work, ALICE).message
     then(ended("Expired"), (BOB, claims()), granted)(work)
-    reconciled = states("effects", lambda work, who: [effect(f"e{n}", work.past, "Failed") for n in range(EFFECTS_MAX)])
+    reconciled = states("effects", lambda work, who: [effect(work.past, f"e{n}", "Failed") for n in range(EFFECTS_MAX)])
     reconciled(work, BOB).must()
     (drops("e0") & logs("mine"))(work, BOB).must()
     others_can_act(work, BOB)
@@ -170,12 +153,10 @@ def test_claim_does_not_fill_the_object(field: str, work: Work) -> None:
 def test_answer_to_a_handoff_does_not_fill_the_object(scene: Scene) -> None:
     """Nor do they get there as the reason of a response."""
     path = f"/apis/{API_VERSION}/namespaces/{scene.namespace}/handoffs"
-    spec = {"workLeaseName": "w", "to": {"holderIdentity": scene.voices[ALICE].username}}
-    body = {"apiVersion": API_VERSION, "kind": "Handoff", "metadata": {"name": "huge"}, "spec": spec}
+    body = handoff_manifest("huge", to={"holderIdentity": scene.voices[ALICE].username})
     scene.voices[ADMIN].api.create(path, body).must()
     response = {"decision": "Rejected", "reason": HUGE}
-    operations = [{"op": "add", "path": "/spec/response", "value": response}]
-    answer = scene.voices[ALICE].api.patch(f"{path}/huge", operations)
+    answer = scene.voices[ALICE].api.patch(f"{path}/huge", adds(response=response))
     assert (answer.status, "spec.response.reason" in answer.message) == (422, True)
 
 
@@ -185,7 +166,7 @@ def test_largest_statements_leave_room_for_the_operator_and_administrators(work:
     wide = "\u00e9" * 1024
     fills = (
         claims(id="i" * 64, purpose=wide),
-        states("effects", lambda work, who: [largest_effect(f"e{n}", work.epoch) for n in range(EFFECTS_MAX)]),
+        states("effects", lambda work, who: [largest_effect(work.epoch, f"e{n}") for n in range(EFFECTS_MAX)]),
         checkpoints("d" * 128),
     )
     for fill in fills:
@@ -195,9 +176,9 @@ def test_largest_statements_leave_room_for_the_operator_and_administrators(work:
     decides(history=tenures)(work, OPERATOR).must()
 
 
-def largest_effect(name: str, epoch: int) -> dict[str, object]:
+def largest_effect(epoch: int, name: str) -> dict[str, object]:
     """An effect that takes as much room as one may."""
-    return effect(name, epoch, recipient="r" * 253, action="a" * 253, digest="d" * 128, detail="\u00e9" * 1024)
+    return effect(epoch, name, recipient="r" * 253, action="a" * 253, digest="d" * 128, detail="\u00e9" * 1024)
 
 
 def test_reserved_work_is_never_out_of_an_administrators_reach(work: Work) -> None:

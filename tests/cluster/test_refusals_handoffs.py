@@ -11,7 +11,7 @@ import pytest
 from support.api import Answer, Api
 from support.cluster import Cluster
 from support.definitions import installed
-from support.statements import fresh
+from support.words import fresh, handoff_manifest, removes
 from worklease.api.cel import Check
 from worklease.api.crd import API_VERSION, GROUP, VERSION, handoff_crd
 from worklease.api.handoff import RULES, HandoffSpec
@@ -35,8 +35,8 @@ class Offers:
 
     def create(self, name: str, **spec: Any) -> Answer:
         """Offers work to bob."""
-        whole = {"workLeaseName": "w", "to": {"holderIdentity": "bob"}, **spec}
-        body = {"apiVersion": f"{self.group}/{VERSION}", "kind": "Handoff", "metadata": {"name": name}, "spec": whole}
+        spec = {"to": {"holderIdentity": "bob"}, **spec}
+        body = handoff_manifest(name, api_version=f"{self.group}/{VERSION}", **spec)
         return self.api.create(self.path, body)
 
     def set(self, name: str, path: str, value: Any) -> Answer:
@@ -173,5 +173,5 @@ def test_response_is_not_taken_back(offers: Offers) -> None:
     """An answer is not removed either."""
     name = offers.offer()
     offers.set(name, "/spec/response", response("Withdrawn")).must()
-    answer = offers.api.patch(f"{offers.path}/{name}", [{"op": "remove", "path": "/spec/response"}])
+    answer = offers.api.patch(f"{offers.path}/{name}", removes("/spec/response"))
     assert (answer.status, "a handoff is answered once" in answer.message) == (422, True)

@@ -1,20 +1,10 @@
 """What the API server admits and refuses, with the operator stopped: every row of the tables, by real credentials."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from support.cluster import Cluster
 from support.refusals import Row
 from support.refusals.tables import TABLES
-from support.statements import ALICE, HOLDERS_WORDS, OPERATOR, Scene, staged
-
-
-@pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    """One namespace for all rows: each makes its own work item."""
-    with staged(cluster) as scene:
-        yield scene
+from support.statements import ALICE, HOLDERS_WORDS, OPERATOR, Scene
 
 
 @pytest.mark.parametrize(

@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from support.api import APPLY, JSON_PATCH, MERGE_PATCH, Answer
+from support import words
+from support.api import JSON_PATCH, MERGE_PATCH
 from support.cluster import Cluster, Identity, KubectlAnswer
 from support.refusals.states import attempted, checkpointed, expired, granted, held, release_stated, renewed, then
-from support.statements import (
-    ADMIN,
-    ALICE,
-    BOB,
-    INSTANCES,
-    PURPOSES,
-    Scene,
-    Work,
-    claim,
-    claims,
-    effect,
-    now,
-    renews,
-    staged,
-)
-from worklease.api.crd import API_VERSION
+from support.statements import ADMIN, ALICE, BOB, INSTANCES, PURPOSES, Scene, Work, claim, claims, renews
+from support.words import adds, effect, now, work_manifest
 
 Kubectl = Callable[..., KubectlAnswer]
-
-
-@pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    """One namespace for all tests of this file."""
-    with staged(cluster) as scene:
-        yield scene
-
-
-@pytest.fixture
-def work(scene: Scene) -> Work:
-    """A work item that is yet to be created."""
-    return scene.work()
-
-
-def merged(work: Work, who: str, **spec: Any) -> Answer:
-    """A merge patch."""
-    return work.scene.voices[who].api.patch(work.path, {"spec": spec}, MERGE_PATCH)
-
-
-def applied(work: Work, who: str, manager: str, *, force: bool = False, **spec: Any) -> Answer:
-    """A server-side apply."""
-    body = {"apiVersion": API_VERSION, "kind": "WorkLease", "metadata": {"name": work.name}, "spec": spec}
-    parameters = {"fieldManager": manager, "force": "true" if force else "false"}
-    return work.scene.voices[who].api.patch(work.path, body, APPLY, **parameters)
-
-
-def replaced(work: Work, who: str, whole: dict[str, Any], **parameters: str) -> Answer:
-    """A PUT of the whole object."""
-    return work.scene.voices[who].api.replace(work.path, whole, **parameters)
 
 
 def owners(work: Work, statement: str) -> list[str]:
@@ -87,7 +44,7 @@ def test_json_patch_that_leaves_a_field_out_is_refused(work: Work) -> None:
     """With JSON patches nothing is inherited: what is missing is asked for."""
     release_stated(work)
     value = {"epoch": work.epoch, "id": "partial", "holderIdentity": work.username(BOB)}
-    answer = work.patch(BOB, [{"op": "add", "path": "/spec/claim", "value": value}])
+    answer = work.say(BOB, claim=value)
     assert answer.status == 422
     assert "spec.claim.instance: Required value" in answer.message
 
@@ -95,7 +52,7 @@ def test_json_patch_that_leaves_a_field_out_is_refused(work: Work) -> None:
 def test_merge_patch_inherits_what_the_last_speaker_left(work: Work) -> None:
     """A merge patch of a claim keeps what it does not name: bob claims as alice's process, for her purpose."""
     release_stated(work)
-    merged(work, BOB, claim={"epoch": work.epoch, "id": "inherited", "holderIdentity": work.username(BOB)}).must()
+    work.merge(BOB, claim={"epoch": work.epoch, "id": "inherited", "holderIdentity": work.username(BOB)}).must()
     stored = work.read()["spec"]["claim"]
     assert (stored["instance"], stored["purpose"]) == (INSTANCES[ALICE], PURPOSES[ALICE])
 
@@ -103,18 +60,18 @@ def test_merge_patch_inherits_what_the_last_speaker_left(work: Work) -> None:
 def test_merge_patch_is_held_to_the_same_rules(work: Work) -> None:
     """What is refused in a JSON patch is refused in a merge patch."""
     renewed(work)
-    answer = merged(work, BOB, claim={"epoch": work.epoch, "id": "b", "holderIdentity": work.username(BOB)})
+    answer = work.merge(BOB, claim={"epoch": work.epoch, "id": "b", "holderIdentity": work.username(BOB)})
     assert (answer.status, "work is leased" in answer.message) == (422, True)
-    stale = merged(work, ALICE, renewal={"epoch": work.epoch - 1, "renewTime": now()})
+    stale = work.merge(ALICE, renewal={"epoch": work.epoch - 1, "renewTime": now()})
     assert (stale.status, "not its epoch" in stale.message) == (422, True)
-    merged(work, ALICE, renewal=renewal(work)).must()
+    work.merge(ALICE, renewal=renewal(work)).must()
 
 
 @pytest.mark.parametrize("content_type", [MERGE_PATCH, JSON_PATCH])
 def test_null_is_a_removal(content_type: str, work: Work) -> None:
     """A null takes a statement away, and is refused where a removal is."""
     then(renewed, (ALICE, claims()))(work)
-    operations = [{"op": "add", "path": "/spec/renewal", "value": None}]
+    operations = adds(renewal=None)
     body = {"spec": {"renewal": None}} if content_type == MERGE_PATCH else operations
     answer = work.scene.voices[ALICE].api.patch(work.path, body, content_type)
     assert (answer.status, "the renewal still has force" in answer.message) == (422, True)
@@ -123,7 +80,7 @@ def test_null_is_a_removal(content_type: str, work: Work) -> None:
 def test_null_list_is_an_empty_one(work: Work) -> None:
     """A null for the effects gives their default, and drops no effect that must stay."""
     attempted(work)
-    answer = merged(work, ALICE, effects=None)
+    answer = work.merge(ALICE, effects=None)
     assert (answer.status, "may be dropped" in answer.message) == (422, True)
 
 
@@ -154,7 +111,7 @@ def test_whole_object_that_is_fresh_is_a_swap(work: Work) -> None:
     held(work)
     whole = work.read()
     whole["spec"]["renewal"] = renewal(work)
-    replaced(work, ALICE, whole).must()
+    work.put(ALICE, whole).must()
     assert work.read()["spec"]["renewal"] == whole["spec"]["renewal"]
 
 
@@ -165,7 +122,7 @@ def test_whole_object_that_is_stale_is_a_conflict(work: Work) -> None:
     renews()(work, ALICE).must()
     stored = work.read()
     whole["spec"]["renewal"] = renewal(work)
-    assert replaced(work, ALICE, whole).status == 409
+    assert work.put(ALICE, whole).status == 409
     assert work.read() == stored
 
 
@@ -174,7 +131,7 @@ def test_whole_object_without_a_resource_version_is_refused(work: Work) -> None:
     held(work)
     whole = work.read()
     del whole["metadata"]["resourceVersion"]
-    assert "metadata.resourceVersion" in replaced(work, ADMIN, whole).message
+    assert "metadata.resourceVersion" in work.put(ADMIN, whole).message
 
 
 def test_whole_object_that_leaves_statements_out_is_refused(work: Work) -> None:
@@ -182,7 +139,7 @@ def test_whole_object_that_leaves_statements_out_is_refused(work: Work) -> None:
     checkpointed(work)
     whole = work.read()
     whole["spec"] = {"work": whole["spec"]["work"]}
-    answer = replaced(work, ADMIN, whole)
+    answer = work.put(ADMIN, whole)
     assert answer.status == 422
     assert all(words in answer.message for words in ("claim still has force", "checkpoint is replaced, never removed"))
 
@@ -210,13 +167,13 @@ def test_kubectl_replace_by_force_needs_delete(work: Work, kubectl: Kubectl) -> 
 def test_apply_with_one_manager_for_each_statement(work: Work) -> None:
     """Each statement is owned by the manager of its name, whole; saying one leaves the others as they are."""
     held(work)
-    applied(work, ALICE, "renewal", force=True, renewal=renewal(work)).must()
+    work.apply(ALICE, "renewal", renewal=renewal(work)).must()
     stated = {"epoch": work.epoch, "uri": "s3://work/1", "digest": "sha256:1", "previousDigest": ""}
-    applied(work, ALICE, "checkpoint", checkpoint=stated).must()
-    applied(work, ALICE, "effect-e1", effects=[effect("e1", work.epoch)]).must()
-    applied(work, ALICE, "effect-e2", effects=[effect("e2", work.epoch)]).must()
+    work.apply(ALICE, "checkpoint", force=False, checkpoint=stated).must()
+    work.apply(ALICE, "effect-e1", force=False, effects=[effect(work.epoch, "e1")]).must()
+    work.apply(ALICE, "effect-e2", force=False, effects=[effect(work.epoch, "e2")]).must()
     again = renewal(work)
-    applied(work, ALICE, "renewal", renewal=again).must()
+    work.apply(ALICE, "renewal", force=False, renewal=again).must()
     spec = work.read()["spec"]
     assert spec["renewal"] == again
     assert spec["checkpoint"] == stated
@@ -227,10 +184,10 @@ def test_apply_with_one_manager_for_each_statement(work: Work) -> None:
 def test_statement_has_one_owner_however_it_is_said(work: Work) -> None:
     """Whoever said a statement last owns it alone: by its time in managedFields the server tells when that was."""
     held(work)
-    applied(work, ALICE, "renewal", renewal=renewal(work)).must()
+    work.apply(ALICE, "renewal", force=False, renewal=renewal(work)).must()
     work.patch(ALICE, renews().operations(work, ALICE), fieldManager="agent").must()
     assert owners(work, "renewal") == ["agent"]
-    applied(work, ALICE, "renewal", force=True, renewal=renewal(work)).must()
+    work.apply(ALICE, "renewal", renewal=renewal(work)).must()
     assert owners(work, "renewal") == ["renewal"]
 
 
@@ -238,31 +195,31 @@ def test_apply_meets_a_conflict_before_it_takes_a_statement_over(work: Work) -> 
     """Without force an apply is refused where another manager owns the statement, and names it."""
     held(work)
     work.patch(ALICE, renews().operations(work, ALICE), fieldManager="agent").must()
-    answer = applied(work, ALICE, "renewal", renewal=renewal(work))
+    answer = work.apply(ALICE, "renewal", force=False, renewal=renewal(work))
     assert (answer.status, '"agent"' in answer.message) == (409, True)
 
 
 def test_force_does_not_force_the_rules(work: Work) -> None:
     """--force-conflicts is about ownership: it admits no claim of held work and no renewal of somebody else."""
     renewed(work)
-    taken = applied(work, BOB, "claim", force=True, claim=claim(work, BOB, work.epoch))
+    taken = work.apply(BOB, "claim", claim=claim(work, BOB, work.epoch))
     assert (taken.status, "work is leased" in taken.message) == (422, True)
-    spoken = applied(work, BOB, "renewal", force=True, renewal=renewal(work))
+    spoken = work.apply(BOB, "renewal", renewal=renewal(work))
     assert (spoken.status, "only the holder" in spoken.message) == (403, True)
 
 
 def test_apply_replaces_the_statement_of_another_speaker_whole(work: Work) -> None:
     """The next claimant applies with the same manager, and inherits nothing."""
     expired(work)
-    applied(work, BOB, "claim", force=True, claim=claim(work, BOB, work.epoch, id="applied")).must()
+    work.apply(BOB, "claim", claim=claim(work, BOB, work.epoch, id="applied")).must()
     assert work.read()["spec"]["claim"] == claim(work, BOB, work.epoch, id="applied")
 
 
 def test_apply_that_leaves_out_what_it_said_before_takes_it_back(work: Work) -> None:
     """One manager for two statements removes the first with the second: refused while it has force."""
     held(work)
-    applied(work, ADMIN, "git", force=True, revocation={"epoch": work.epoch, "reason": "incident"}).must()
-    answer = applied(work, ADMIN, "git", force=True, suspend=True)
+    work.apply(ADMIN, "git", revocation={"epoch": work.epoch, "reason": "incident"}).must()
+    answer = work.apply(ADMIN, "git", suspend=True)
     assert (answer.status, "the revocation still has force" in answer.message) == (422, True)
 
 
@@ -271,12 +228,7 @@ def test_manifest_of_git_is_applied_again_while_the_work_is_held(
 ) -> None:
     """`kubectl apply`, on either side, of a manifest without statements leaves all that was said (case 31)."""
     git = service_account(work.scene.namespace, "git", "worklease-gitops")
-    manifest: dict[str, Any] = {
-        "apiVersion": API_VERSION,
-        "kind": "WorkLease",
-        "metadata": {"name": work.name, "namespace": work.scene.namespace},
-        "spec": {"work": {"type": "task", "id": work.name}, "leaseDurationSeconds": 60},
-    }
+    manifest = work_manifest(work.name, metadata={"namespace": work.namespace}, leaseDurationSeconds=60)
     command = ("apply", "-f", "-")
     assert kubectl(*command, identity=git, given=manifest).exit_code == 0
     claims()(work, ALICE).must()
@@ -304,7 +256,7 @@ def test_unknown_field_is_refused_when_asked_and_never_stored(work: Work) -> Non
     """Strict validation, kubectl's default, names the field; otherwise it is dropped with a warning."""
     held(work)
     value = {**renewal(work), "ttlSeconds": 5}
-    operations = [{"op": "add", "path": "/spec/renewal", "value": value}]
+    operations = adds(renewal=value)
     strict = work.patch(ALICE, operations, fieldValidation="Strict")
     assert (strict.status, 'unknown field "spec.renewal.ttlSeconds"' in strict.message) == (422, True)
     loose = work.patch(ALICE, operations, fieldValidation="Warn")
@@ -317,19 +269,8 @@ def test_agent_creates_work_under_a_generated_name_and_claims_it(
 ) -> None:
     """A create with generateName may carry the first claim; the work is free until the operator grants it."""
     creator = service_account(scene.namespace, "creator", "worklease-agent-creator")
-    stated = {
-        "epoch": 0,
-        "id": "first",
-        "holderIdentity": creator.username,
-        "instance": "host:aspen/2",
-        "purpose": "to begin",
-    }
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "WorkLease",
-        "metadata": {"generateName": "made-"},
-        "spec": {"work": {"type": "task", "id": "made"}, "claim": stated},
-    }
+    stated = words.claim(creator.username, "host:aspen/2")
+    body = work_manifest(metadata={"generateName": "made-"}, claim=stated)
     created = creator.api.create(scene.collection, body).must()
     assert created["metadata"]["name"].startswith("made-")
     assert created["spec"]["claim"] == stated
@@ -341,6 +282,5 @@ def test_repeated_write_is_answered_and_changes_nothing(work: Work) -> None:
     then(held, (ALICE, renews(renewTime="2026-11-30T17:54:30Z")))(work)
     stored = work.read()
     for name in ("claim", "renewal"):
-        operations = [{"op": "add", "path": f"/spec/{name}", "value": stored["spec"][name]}]
-        repeated = work.patch(ALICE, operations).must()
+        repeated = work.say(ALICE, **{name: stored["spec"][name]}).must()
         assert repeated["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.cluster import Cluster, KubectlAnswer
 from support.refusals.states import available, held, then
-from support.statements import ADMIN, ALICE, BOB, OPERATOR, Scene, claims, decides, fresh, renews, staged
+from support.statements import ADMIN, ALICE, BOB, OPERATOR, Scene, claims, decides, renews
+from support.words import fresh, handoff_manifest, work_manifest
 from worklease.api.crd import API_VERSION, GROUP
 
 Kubectl = Callable[..., KubectlAnswer]
-
-
-@pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    """One namespace for all tests of this file."""
-    with staged(cluster) as scene:
-        yield scene
 
 
 def printed(answer: KubectlAnswer) -> str:
@@ -96,8 +90,7 @@ def test_inbox_is_one_selector(cluster: Cluster, scene: Scene, kubectl: Kubectl)
     target = f"to-{fresh()}"
     path = f"/apis/{API_VERSION}/namespaces/{scene.namespace}/handoffs"
     for name, to in (("for-me", target), ("for-another", "another")):
-        spec = {"workLeaseName": "w", "to": {"holderIdentity": to}}
-        body = {"apiVersion": API_VERSION, "kind": "Handoff", "metadata": {"name": f"{name}-{target}"}, "spec": spec}
+        body = handoff_manifest(f"{name}-{target}", to={"holderIdentity": to})
         created = cluster.api.create(path, body).must()
         assert created["status"] == {"phase": "Pending"}
         assert (created["spec"]["acceptWithinSeconds"], created["spec"]["claimWithinSeconds"]) == (3600, 300)
@@ -121,13 +114,7 @@ def test_new_work_begins_with_the_documented_defaults(scene: Scene) -> None:
 def test_new_work_is_born_without_the_status_that_it_brings(scene: Scene) -> None:
     """A status in a create has no effect, be it a restored backup's or an invented one."""
     work = scene.work()
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "WorkLease",
-        "metadata": {"name": work.name},
-        "spec": {"work": {"type": "task", "id": "1"}},
-        "status": {"phase": "Completed", "epoch": 7},
-    }
+    body = {**work_manifest(work.name), "status": {"phase": "Completed", "epoch": 7}}
     created = scene.voices[ADMIN].api.create(scene.collection, body).must()
     assert created["status"] == {"phase": "Available", "epoch": 0}
 

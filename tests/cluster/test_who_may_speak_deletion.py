@@ -1,32 +1,18 @@
 """What may be deleted, and by whom: held work and effects of unknown outcome do not disappear by the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.api import Answer
-from support.cluster import Cluster, Identity
-from support.stage import Item, Row, Stage, effect, fresh, judge
-from support.staging import staged
+from support.cluster import Identity
+from support.stage import Item, Row, Stage, judge
 from support.waiting import wait_for
+from support.words import effect, fresh
 
 COLLECTED_WITHIN_SECONDS = 90.0  # the garbage collector looks for new kinds every 30 seconds
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
-
-
-@pytest.fixture
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """A namespace of its own for each test: collections are deleted in it, and it itself."""
-    with staged(cluster) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def table(cluster: Cluster) -> Iterator[Stage]:
-    """One namespace for the whole table."""
-    with staged(cluster) as stage:
-        yield stage
 
 
 def free(stage: Stage) -> Item:
@@ -80,17 +66,17 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
-def test_deletion(row: Row, table: Stage) -> None:
+def test_deletion(row: Row, stage: Stage) -> None:
     """Who may delete may not thereby end a tenure or lose an effect: that is the verb revoke."""
-    judge(row, table)
+    judge(row, stage)
 
 
 @pytest.mark.parametrize("name", ["agent", "creator", "handler", "viewer"])
-def test_agents_delete_nothing(name: str, table: Stage) -> None:
+def test_agents_delete_nothing(name: str, stage: Stage) -> None:
     """No role of an agent has delete, on either kind."""
-    who = table.who(name)
-    assert "cannot delete resource" in who.api.delete(table.work().path).message
-    assert "cannot delete resource" in who.api.delete(table.offer().path).message
+    who = stage.who(name)
+    assert "cannot delete resource" in who.api.delete(stage.work().path).message
+    assert "cannot delete resource" in who.api.delete(stage.offer().path).message
 
 
 def collector(stage: Stage, *revocable: str) -> Identity:
@@ -119,17 +105,17 @@ def collector(stage: Stage, *revocable: str) -> Identity:
     return who
 
 
-def test_collection_is_deleted_by_the_names_in_it(stage: Stage) -> None:
+def test_collection_is_deleted_by_the_names_in_it(own_stage: Stage) -> None:
     """The request to delete many names none of them: the verb is asked for about each object."""
-    item = stage.held()
-    path = stage.path("workleases")
-    refusal = collector(stage).api.delete(path)
+    item = own_stage.held()
+    path = own_stage.path("workleases")
+    refusal = collector(own_stage).api.delete(path)
     assert refusal.status == 403
     assert "the work is held" in refusal.message
-    assert collector(stage, "some-other").api.delete(path).status == 403
-    assert stage.root.api.get(item.path).ok
-    assert collector(stage, item.name).api.delete(path).ok
-    assert stage.root.api.get(item.path).status == 404
+    assert collector(own_stage, "some-other").api.delete(path).status == 403
+    assert own_stage.root.api.get(item.path).ok
+    assert collector(own_stage, item.name).api.delete(path).ok
+    assert own_stage.root.api.get(item.path).status == 404
 
 
 def orphan(stage: Stage, item: Item) -> None:
@@ -139,47 +125,49 @@ def orphan(stage: Stage, item: Item) -> None:
     stage.root.api.patch(item.path, body, "application/merge-patch+json").must()
 
 
-def test_garbage_collector_leaves_held_work_alone(stage: Stage) -> None:
+def test_garbage_collector_leaves_held_work_alone(own_stage: Stage) -> None:
     """Held work whose owner is gone stays until it is free; the collector takes it then."""
-    item, other = stage.held(), stage.work()
-    orphan(stage, item)
-    orphan(stage, other)
+    item, other = own_stage.held(), own_stage.work()
+    orphan(own_stage, item)
+    orphan(own_stage, other)
     wait_for(
-        lambda: stage.root.api.get(other.path).status == 404,
+        lambda: own_stage.root.api.get(other.path).status == 404,
         "free work without its owner to be collected",
         COLLECTED_WITHIN_SECONDS,
     )
     assert "deletionTimestamp" not in item.read()["metadata"]
     item.end("Released")
     wait_for(
-        lambda: stage.root.api.get(item.path).status == 404,
+        lambda: own_stage.root.api.get(item.path).status == 404,
         "released work without its owner to be collected",
         COLLECTED_WITHIN_SECONDS,
     )
 
 
-def test_foreground_deletion_is_carried_out(stage: Stage) -> None:
+def test_foreground_deletion_is_carried_out(own_stage: Stage) -> None:
     """The garbage collector removes its own finalizer: it may delete, so the rules of metadata do not stop it."""
-    item = stage.work()
-    stage.who("gitops").api.delete(item.path, propagationPolicy="Foreground").must()
+    item = own_stage.work()
+    own_stage.who("gitops").api.delete(item.path, propagationPolicy="Foreground").must()
     wait_for(
-        lambda: stage.root.api.get(item.path).status == 404,
+        lambda: own_stage.root.api.get(item.path).status == 404,
         "work to be deleted in the foreground",
         COLLECTED_WITHIN_SECONDS,
     )
 
 
-def test_namespace_is_deleted_with_the_work_in_it(stage: Stage) -> None:
+def test_namespace_is_deleted_with_the_work_in_it(own_stage: Stage) -> None:
     """Case 32: a namespace that is being deleted takes held work and open effects along, by whatever controller."""
-    ended("Held", "Attempted")(stage)
-    stage.offer()
-    namespace = f"/api/v1/namespaces/{stage.namespace}"
-    stage.root.api.delete(namespace).must()
-    wait_for(lambda: stage.root.api.get(namespace).status == 404, "the namespace to be gone", COLLECTED_WITHIN_SECONDS)
+    ended("Held", "Attempted")(own_stage)
+    own_stage.offer()
+    namespace = f"/api/v1/namespaces/{own_stage.namespace}"
+    own_stage.root.api.delete(namespace).must()
+    wait_for(
+        lambda: own_stage.root.api.get(namespace).status == 404, "the namespace to be gone", COLLECTED_WITHIN_SECONDS
+    )
 
 
-def test_offer_may_be_deleted_at_any_time(stage: Stage) -> None:
+def test_offer_may_be_deleted_at_any_time(own_stage: Stage) -> None:
     """A handoff has no force of its own once it is answered: Git prunes it."""
-    item = stage.offer()
+    item = own_stage.offer()
     item.decide(phase="Accepted")
-    stage.who("gitops").api.delete(item.path).must()
+    own_stage.who("gitops").api.delete(item.path).must()

@@ -1,21 +1,14 @@
 """Who may offer, answer and withdraw a handoff, one line each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.api import Answer
-from support.cluster import Cluster, Identity
-from support.stage import Item, Row, Stage, add, judge, offered
-from support.staging import staged
-
-
-@pytest.fixture(scope="module")
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """One namespace for the whole table: each row makes its own handoff."""
-    with staged(cluster) as stage:
-        yield stage
+from support.cluster import Identity
+from support.stage import Item, Row, Stage, judge, offered
+from support.words import adds
 
 
 def nothing(stage: Stage) -> Item:
@@ -56,7 +49,7 @@ def offers(sender: str = "", **spec: Any) -> Says:
 
 
 def responds(decision: str) -> Says:
-    return lambda item, who: item.patch(who, *add(response={"decision": decision, "reason": ""}))
+    return lambda item, who: item.patch(who, adds(response={"decision": decision, "reason": ""}))
 
 
 UNSIGNED: dict[str, Any] = {"from": None, "fromInstance": None}
@@ -126,6 +119,6 @@ def test_handoff(row: Row, stage: Stage) -> None:
 def test_answer_is_applied_under_the_name_of_the_statement(stage: Stage) -> None:
     """On the server side a response is applied by the field manager `response`, and by no other."""
     item, rival = stage.offer(), stage.who("rival")
-    spec = {"response": {"decision": "Accepted", "reason": ""}}
+    spec: Any = {"response": {"decision": "Accepted", "reason": ""}}
     assert item.apply(rival, "kubectl", **spec).status == 403
     item.apply(rival, "response", **spec).must()

@@ -1,25 +1,18 @@
 """What a write may do to metadata: an agent's statement carries nothing that outlives it or stops anybody else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.api import Answer
-from support.cluster import Cluster, Identity
-from support.stage import Item, Row, Stage, add, effect, fresh, judge, now, remove
-from support.staging import staged
+from support.cluster import Identity
+from support.stage import WORK, Item, Row, Stage, judge
+from support.words import adds, effect, fresh, now, removes, work_manifest
 from worklease.api.fields import EFFECTS_MAX
 from worklease.api.metadata import LABELS_MAX, LAST_APPLIED, LAST_APPLIED_MAX, MANAGED_FIELDS_MAX
 
 NO_OWNER = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}]
-
-
-@pytest.fixture(scope="module")
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """One namespace for the whole table: each row makes its own objects."""
-    with staged(cluster) as stage:
-        yield stage
 
 
 def held(stage: Stage) -> Item:
@@ -48,18 +41,13 @@ def labelled(stage: Stage) -> Item:
 def applied(stage: Stage) -> Item:
     """Held work whose settings Git applies on the server side."""
     item = stage.held()
-    item.apply(stage.who("gitops"), "git", work={"type": "task", "id": "1"}, leaseDurationSeconds=600).must()
+    item.apply(stage.who("gitops"), "git", work=WORK, leaseDurationSeconds=600).must()
     return item
 
 
 def named_by_the_server(stage: Stage) -> Item:
     """Held work whose name the server made up."""
-    body = {
-        "apiVersion": stage.api_version,
-        "kind": "WorkLease",
-        "metadata": {"generateName": "made-up-"},
-        "spec": {"work": {"type": "task", "id": "1"}},
-    }
+    body = work_manifest(api_version=stage.api_version, metadata={"generateName": "made-up-"})
     made = stage.root.api.create(stage.path("workleases"), body).must()
     return stage.hold(Item(stage, "workleases", made["metadata"]["name"]))
 
@@ -73,12 +61,12 @@ def renewal(item: Item) -> dict[str, Any]:
 
 def writes(**metadata: Any) -> Says:
     """Changes metadata and says nothing."""
-    return lambda item, who: item.patch(who, *in_metadata(metadata))
+    return lambda item, who: item.patch(who, in_metadata(metadata))
 
 
 def renews_with(**metadata: Any) -> Says:
     """Changes metadata beside a renewal."""
-    return lambda item, who: item.patch(who, *add(renewal=renewal(item)), *in_metadata(metadata))
+    return lambda item, who: item.patch(who, [*adds(renewal=renewal(item)), *in_metadata(metadata)])
 
 
 def in_metadata(metadata: dict[str, Any]) -> list[dict[str, Any]]:
@@ -86,7 +74,7 @@ def in_metadata(metadata: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def strips(*paths: str) -> Says:
-    return lambda item, who: item.patch(who, *add(renewal=renewal(item)), *remove(*paths))
+    return lambda item, who: item.patch(who, [*adds(renewal=renewal(item)), *removes(*paths)])
 
 
 def replaces_from_scratch(item: Item, who: Identity) -> Answer:
@@ -159,7 +147,7 @@ def lean(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def creates(**metadata: Any) -> Says:
     def say(item: Item, who: Identity) -> Answer:
-        return item.stage.create(who, "workleases", {"work": {"type": "task", "id": "1"}}, **metadata)[1]
+        return item.stage.create(who, "workleases", {}, **metadata)[1]
 
     return say
 
@@ -167,7 +155,7 @@ def creates(**metadata: Any) -> Says:
 def answers_with(**metadata: Any) -> Says:
     def say(item: Item, who: Identity) -> Answer:
         response = {"decision": "Accepted", "reason": ""}
-        return item.patch(who, *add(response=response), *in_metadata(metadata))
+        return item.patch(who, [*adds(response=response), *in_metadata(metadata)])
 
     return say
 
@@ -257,7 +245,7 @@ ROWS = [
         "the holder applies as Git",
         "agent",
         applied,
-        applies("git", work={"type": "task", "id": "1"}, leaseDurationSeconds=600),
+        applies("git", work=WORK, leaseDurationSeconds=600),
         "managers.statements",
     ),
     Row(
@@ -349,7 +337,7 @@ def test_metadata(row: Row, stage: Stage) -> None:
 def test_suspension_outlives_whatever_an_agent_applies(stage: Stage) -> None:
     """Git's next apply lifts no suspension that Git did not set: an agent cannot put it under Git's name before."""
     item, agent, gitops = stage.held(), stage.who("agent"), stage.who("gitops")
-    settings: dict[str, Any] = {"work": {"type": "task", "id": "1"}}
+    settings: dict[str, Any] = {"work": WORK}
     item.apply(gitops, "git", **settings).must()
     item.say(stage.who("chief"), suspend=True).must()
     assert not item.apply(agent, "git", suspend=True, renewal=renewal(item), **settings).ok
@@ -422,10 +410,10 @@ def test_comparing_managers_stops_nobody_who_may_put_them_in_order(stage: Stage)
     """More managers than a policy may compare: an administrator writes all the same, and resets them."""
     item, chief = stage.held(), stage.who("chief")
     many = [entry(f"effect-{number}", {f"f:{number}": {}}, "Apply") for number in range(800)]
-    item.patch(chief, *in_metadata({"managedFields": many})).must()
+    item.patch(chief, in_metadata({"managedFields": many})).must()
     assert not item.apply(stage.who("agent"), "renewal", renewal=renewal(item)).ok
-    item.patch(chief, *add(suspend=True), fieldManager=fresh()).must()
-    item.patch(chief, *in_metadata({"managedFields": [{}]})).must()
+    item.patch(chief, adds(suspend=True), fieldManager=fresh()).must()
+    item.patch(chief, in_metadata({"managedFields": [{}]})).must()
     item.apply(stage.who("agent"), "renewal", renewal=renewal(item)).must()
 
 
@@ -450,5 +438,5 @@ def test_agents_cannot_write_without_saying_something(stage: Stage) -> None:
     )
     for metadata in attempts:
         writes(**metadata)(item, rival)
-        item.apply(rival, fresh(), work={"type": "task", "id": "1"})
+        item.apply(rival, fresh(), work=WORK)
         assert item.read()["metadata"]["resourceVersion"] == before, metadata

@@ -1,5 +1,6 @@
 """Every check of every policy is needed: without it, something that it refuses is admitted."""
 
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from cluster import (
     test_who_may_speak_statements,
 )
 from support.cluster import Cluster
-from support.stage import CHECKS, Row, Stage
+from support.stage import CHECKS, WORK, Row, Stage
 from support.staging import strike
 from support.waiting import wait_for
 from worklease.api import crd, handoff, policies, roles, worklease
@@ -92,6 +93,7 @@ def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
     run = secrets.token_hex(3)
     made: list[str] = []
     stages: dict[str, Stage] = {}
+    namespaces = contextlib.ExitStack()
 
     def create(path: str, body: dict[str, Any]) -> None:
         cluster.api.create(path, body).must()
@@ -107,10 +109,9 @@ def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
                     subject.update(manifest["subjects"][0])
                 create(f"{RBAC}/{manifest['kind'].lower()}s", body)
         for check in [*CHECKS, ""]:  # the last one lacks none: when it is in force, so are all before it
-            stage = Stage(cluster, f"mutant-{run}-{check.replace('.', '-') or 'none'}", GROUP, f"{run}-")
-            stages[check] = stage
             labels = {MUTANT: check or "none"}
-            cluster.api.create("/api/v1/namespaces", {"metadata": {"name": stage.namespace, "labels": labels}}).must()
+            namespace = cluster.namespace(f"mutant-{check.replace('.', '-') or 'none'}", labels)
+            stages[check] = Stage(cluster, namespaces.enter_context(namespace), GROUP, f"{run}-")
             for manifest in policies.manifests(GROUP, without=[check]):
                 create(
                     f"{ADMISSION}/{PLURAL[manifest['kind']]}", confined(manifest, f"{run}-{check or 'none'}", labels)
@@ -121,6 +122,7 @@ def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
     finally:
         for stage in stages.values():
             strike(stage)
+        namespaces.close()
         for path in reversed(made):
             cluster.api.delete(path)
 
@@ -143,7 +145,7 @@ def confined(manifest: dict[str, Any], prefix: str, labels: dict[str, str]) -> d
 
 def owned_is_refused(stage: Stage) -> bool:
     """Whether the policies of a namespace are in force."""
-    spec = {"work": {"type": "task", "id": "1"}}
+    spec = {"work": WORK}
     _, answer = stage.create(stage.who("creator"), "workleases", spec, finalizers=["example.org/x"])
     return answer.status == 403
 

@@ -4,15 +4,15 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.cluster import Cluster, Identity, KubectlAnswer
-from support.stage import Stage, claim, now
-from support.staging import staged
+from support.stage import Stage, claim
 from support.waiting import wait_for
+from support.words import now
 from worklease.api import crd, roles
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "rbac.md"
@@ -35,13 +35,6 @@ POWERS = {
     "edit": (READ, READ),
     "admin": (VERBS, VERBS - {"configure", "revoke"}),
 }
-
-
-@pytest.fixture
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """A namespace of its own."""
-    with staged(cluster) as stage:
-        yield stage
 
 
 def verbs(cluster: Cluster, namespace: str, user: str, resource: str, subresource: str = "") -> set[str]:
@@ -194,7 +187,7 @@ def test_operator_writes_status_and_events_and_nothing_else(stage: Stage) -> Non
         item.renew(operator),
         item.say(operator, revocation={"epoch": item.epoch, "reason": "r"}),
         operator.api.delete(item.path),
-        stage.create(operator, "workleases", {"work": {"type": "t", "id": "1"}})[1],
+        stage.create(operator, "workleases", {})[1],
         operator.api.get(f"/api/v1/namespaces/{stage.namespace}/secrets"),
         operator.api.get(f"/api/v1/namespaces/{stage.namespace}/pods"),
         operator.api.get("/api/v1/namespaces"),

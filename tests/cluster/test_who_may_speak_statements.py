@@ -1,21 +1,14 @@
 """Who may say which statement about a work item, one line each; the state is such that the CRD's rules admit it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.api import Answer
 from support.cluster import Cluster, Identity
-from support.stage import Item, Row, Stage, add, claim, effect, fresh, judge, now, remove
-from support.staging import staged
-
-
-@pytest.fixture(scope="module")
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """One namespace for the whole table: each row makes its own work item."""
-    with staged(cluster) as stage:
-        yield stage
+from support.stage import WORK, Item, Row, Stage, claim, judge
+from support.words import PURPOSE, adds, effect, fresh, now, removes, work_manifest
 
 
 def free(stage: Stage) -> Item:
@@ -74,9 +67,7 @@ def reclaimed(stage: Stage) -> Item:
 
 def going(stage: Stage) -> Item:
     """Free work that is being deleted."""
-    item, answer = stage.create(
-        stage.root, "workleases", {"work": {"type": "task", "id": "1"}}, finalizers=["example.org/later"]
-    )
+    item, answer = stage.create(stage.root, "workleases", {}, finalizers=["example.org/later"])
     answer.must()
     stage.root.api.delete(item.path).must()
     return item
@@ -125,11 +116,11 @@ def takes_over(item: Item, who: Identity) -> Answer:
 
 
 def revokes_and_withdraws_the_claim(item: Item, who: Identity) -> Answer:
-    return item.patch(who, *add(revocation={"epoch": item.epoch, "reason": "it hung"}), *remove("/spec/claim"))
+    return item.patch(who, [*adds(revocation={"epoch": item.epoch, "reason": "it hung"}), *removes("/spec/claim")])
 
 
-def removes(name: str) -> Says:
-    return lambda item, who: item.patch(who, *remove(f"/spec/{name}"))
+def takes_back(name: str) -> Says:
+    return lambda item, who: item.patch(who, removes(f"/spec/{name}"))
 
 
 def claims(**changes: Any) -> Says:
@@ -160,7 +151,7 @@ def renews_and_sets(**settings: Any) -> Says:
 
 def creates(**spec: Any) -> Says:
     def say(item: Item, who: Identity) -> Answer:
-        return item.stage.create(who, "workleases", {"work": {"type": "task", "id": "1"}, **spec})[1]
+        return item.stage.create(who, "workleases", {"work": WORK, **spec})[1]
 
     return say
 
@@ -233,8 +224,8 @@ ROWS = [
     Row("the former holder reconciles an effect on free work", "agent", expired, reconciles, "holder"),
     Row("a handler reconciles an effect on free work", "handler", expired, reconciles, "holder"),
     Row("Git reconciles an effect on free work", "gitops", expired, reconciles),
-    Row("the former holder prunes its renewal", "agent", expired, removes("renewal"), "holder"),
-    Row("Git prunes a renewal on free work", "gitops", expired, removes("renewal")),
+    Row("the former holder prunes its renewal", "agent", expired, takes_back("renewal"), "holder"),
+    Row("Git prunes a renewal on free work", "gitops", expired, takes_back("renewal")),
     # claims
     Row("an agent claims for itself", "rival", free, claims()),
     Row("a process without a pod claims for itself", "desk", free, claims()),
@@ -276,9 +267,9 @@ ROWS = [
         NOT_BOUND,
     ),
     Row("an agent claims work that is being deleted", "rival", going, claims(), "claim.going"),
-    Row("an agent removes a claim that was refused", "rival", refused, removes("claim"), "claim.removal"),
-    Row("a handler removes a claim that was refused", "handler", refused, removes("claim"), "claim.removal"),
-    Row("Git prunes a claim that was refused", "gitops", refused, removes("claim")),
+    Row("an agent removes a claim that was refused", "rival", refused, takes_back("claim"), "claim.removal"),
+    Row("a handler removes a claim that was refused", "handler", refused, takes_back("claim"), "claim.removal"),
+    Row("Git prunes a claim that was refused", "gitops", refused, takes_back("claim")),
     Row("a handler withdraws a pending claim by revoking", "handler", reclaimed, revokes_and_withdraws_the_claim),
     # revocation and takeover
     Row("an agent revokes", "rival", held, revokes, "revocation"),
@@ -289,9 +280,9 @@ ROWS = [
     Row("an agent takes over", "rival", held, takes_over, "revocation"),
     Row("a handler takes over for itself", "handler", held, takes_over),
     Row("an administrator takes over for itself", "chief", held, takes_over),
-    Row("the former holder erases its revocation", "agent", revoked, removes("revocation"), "revocation"),
-    Row("Git prunes a revocation", "gitops", revoked, removes("revocation"), "revocation"),
-    Row("a handler prunes a revocation", "handler", revoked, removes("revocation")),
+    Row("the former holder erases its revocation", "agent", revoked, takes_back("revocation"), "revocation"),
+    Row("Git prunes a revocation", "gitops", revoked, takes_back("revocation"), "revocation"),
+    Row("a handler prunes a revocation", "handler", revoked, takes_back("revocation")),
     # settings
     Row("an agent suspends", "rival", free, sets(suspend=True), "settings"),
     Row("a handler suspends", "handler", free, sets(suspend=True), "settings"),
@@ -366,16 +357,16 @@ def test_refusals_name_neither_holder_nor_purpose(stage: Stage) -> None:
     item, agent = stage.held(), stage.who("agent")
     for answer in (renews(item, stage.who("rival")), completes(item, stage.who("chief"))):
         assert answer.status == 403
-        for secret in (agent.username, agent.instance, "to see who may", "revo", "take"):
+        for secret in (agent.username, agent.instance, PURPOSE, "revo", "take"):
             assert secret not in answer.message
 
 
 def test_dry_run_is_refused_like_the_write(stage: Stage) -> None:
     """A dry run is no way around a policy."""
     item = stage.held()
-    patch = add(renewal={"epoch": item.epoch, "renewTime": now()})
-    assert item.patch(stage.who("rival"), *patch, dryRun="All").status == 403
-    assert item.patch(stage.who("agent"), *patch, dryRun="All").ok
+    patch = adds(renewal={"epoch": item.epoch, "renewTime": now()})
+    assert item.patch(stage.who("rival"), patch, dryRun="All").status == 403
+    assert item.patch(stage.who("agent"), patch, dryRun="All").ok
 
 
 def test_statement_is_judged_alike_in_every_kind_of_write(stage: Stage) -> None:
@@ -386,10 +377,9 @@ def test_statement_is_judged_alike_in_every_kind_of_write(stage: Stage) -> None:
         return {"epoch": item.epoch, "renewTime": now()}
 
     def ways(who: Identity) -> list[Answer]:
-        merge = {"spec": {"renewal": renewal()}}
         return [
             item.renew(who),
-            who.api.patch(item.path, merge, "application/merge-patch+json"),
+            item.merge(who, renewal=renewal()),
             item.apply(who, "renewal", renewal=renewal()),
             item.replace(who, lambda whole: whole["spec"].update(renewal=renewal())),
         ]
@@ -402,12 +392,9 @@ def test_claim_is_judged_when_the_server_makes_the_name_up(stage: Stage) -> None
     """With generateName the request names no object, and the verb is asked for about the object all the same."""
     creator, chief = stage.who("creator"), stage.who("chief")
     for who, status in ((creator, 403), (chief, 201)):
-        body = {
-            "apiVersion": stage.api_version,
-            "kind": "WorkLease",
-            "metadata": {"generateName": "made-up-"},
-            "spec": {"work": {"type": "task", "id": "1"}, "claim": claim(stage.who("agent"))},
-        }
+        body = work_manifest(
+            api_version=stage.api_version, metadata={"generateName": "made-up-"}, claim=claim(stage.who("agent"))
+        )
         assert who.api.create(stage.path("workleases"), body).status == status
 
 

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from worklease.errors import FencingError, MarkUnavailable, StaleEpoch
 from worklease.fencing import Token
 from worklease.fencing.authorizer import checker as module
 from worklease.fencing.authorizer.checker import Checker
-from worklease.fencing.authorizer.stores import SqliteStore, open_store
+from worklease.fencing.authorizer.stores import PostgresStore, SqliteStore, open_store
 
 LEASE = "payments/invoice-42"
 
@@ -107,6 +108,61 @@ def test_a_store_that_fails_refuses_the_checks_and_is_tried_again() -> None:
         await checker.close()
 
     run(scenario())
+
+
+def test_a_defect_of_the_store_refuses_its_checks_and_stops_nothing() -> None:
+    """Nobody waits for ever for a batch that ended in an unexpected way, and the next one is tried."""
+
+    class Defective(Memory):
+        def move(self, wanted: Mapping[str, int]) -> dict[str, int]:
+            if self.broken:
+                raise ZeroDivisionError
+            return super().move(wanted)
+
+    store = Defective()
+
+    async def scenario() -> None:
+        checker = Checker(store)
+        store.broken = True
+        assert await outcome(checker, 5) == "MarkUnavailable"
+        store.broken = False
+        assert await outcome(checker, 5) == "allowed"
+        await checker.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("given", [{}, {LEASE: 4}])
+def test_a_mark_that_did_not_move_admits_nothing(given: dict[str, int]) -> None:
+    """A store that gives back no mark, or a lower one than was asked for, has not made this epoch durable."""
+
+    class Forgetful(Memory):
+        def move(self, wanted: Mapping[str, int]) -> dict[str, int]:
+            return given
+
+    async def scenario() -> None:
+        checker = Checker(Forgetful())
+        assert await outcome(checker, 5) == "MarkUnavailable"
+        assert await outcome(checker, 5) == "MarkUnavailable"
+        await checker.close()
+
+    run(scenario())
+
+
+def test_a_database_that_cannot_be_written_admits_nothing(postgres: str) -> None:
+    """A standby may lag behind: the marks there are not believed, also where none would have to move."""
+    store = PostgresStore(postgres)
+    store.move({LEASE: 7})
+    store.close()
+    with psycopg.connect(postgres, autocommit=True) as administrator:
+        name = administrator.info.dbname
+        administrator.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+        with pytest.raises(MarkUnavailable):
+            store.move({LEASE: 7})
+        administrator.execute("SET default_transaction_read_only = off")
+        administrator.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+    assert store.move({LEASE: 5}) == {LEASE: 7}
+    store.close()
 
 
 @pytest.mark.parametrize(("exclusive", "asked"), [(True, 1), (False, 3)])
@@ -222,7 +278,9 @@ def test_a_file_has_one_owner(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:", "mysql://x", "marks.sqlite", "sqlite:/no/such/directory/marks"])
+@pytest.mark.parametrize(
+    "url", ["", "sqlite:", "mysql://x", "marks.sqlite", "sqlite:/no/such/directory/marks", "sqlite::memory:"]
+)
 def test_a_store_is_named_by_a_known_url(url: str) -> None:
     """Anything else is refused with what would be right."""
     with pytest.raises(MarkUnavailable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Iterator
@@ -344,6 +345,20 @@ def test_a_door_that_has_not_decided_lets_nothing_in(through: Any, door: Any) ->
     """The same at the door."""
     with pytest.raises(TypeError, match=r"`door` returned .* to refuse, raise a FencingError"):
         through(lambda *_: pytest.fail("the application ran"), headers(7), door=door)
+
+
+@pytest.mark.parametrize(("first", "status"), [(MarkUnavailable("locked"), 200), (StaleEpoch(LEASE, 7, 9), 412)])
+def test_an_effect_that_came_about_at_the_second_try_is_answered_as_it_went(first: FencingError, status: int) -> None:
+    """A store that could not answer at first has admitted in the end; an epoch that was stale once is stale."""
+    mark = Mock(side_effect=[first, None])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for _ in range(2):
+            with contextlib.suppress(FencingError):
+                scope["worklease.fence"](None)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    assert through_asgi(app, headers(7), mark=mark)[0]["status"] == status
 
 
 def test_a_websocket_needs_a_token_unless_it_is_said_not_to() -> None:

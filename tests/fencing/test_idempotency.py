@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy
 
 from support.recipients import SqlAlchemyRecipient
-from worklease.errors import EffectMismatch, MalformedToken, StaleEpoch
+from worklease.errors import EffectMismatch, MalformedToken, MarkUnavailable, StaleEpoch
 from worklease.fencing import Token, idempotency
 
 LEASE = "payments/invoice-42"
@@ -83,6 +84,19 @@ def test_an_effect_that_failed_may_be_sent_again(engine: sqlalchemy.Engine) -> N
     with pytest.raises(OSError, match="closed"), engine.begin() as connection:
         idempotency.once(connection, OLD, "charge-1", b"100", fail)
     assert not charge(engine, OLD).replayed
+
+
+def test_a_failure_that_was_committed_is_not_an_answer(engine: sqlalchemy.Engine) -> None:
+    """Whoever catches what perform raised and commits has left an effect of which nobody knows whether it happened."""
+
+    def fail() -> str:
+        raise OSError("the bank is closed")
+
+    with engine.begin() as connection, contextlib.suppress(OSError):
+        idempotency.once(connection, OLD, "charge-1", b"100", fail)
+    with pytest.raises(MarkUnavailable, match="charge-1 of payments/invoice-42 was begun and has no answer"):
+        charge(engine, NEW)
+    assert count(engine) == 0
 
 
 @pytest.mark.parametrize("effect_id", ["", "a b", "x" * 65, "\0", "é", "a\n"])

@@ -95,6 +95,13 @@ def test_a_replica_refuses(redis_client: redis.Redis, commands: list[Any]) -> No
     assert redis_client.get("balance") is None
 
 
+def test_a_pipeline_is_an_error(redis_client: redis.Redis) -> None:
+    """It only queues the script, so a check would pass that nobody has made."""
+    Fence(redis_client).run(Token(LEASE, 9), [])
+    with redis_client.pipeline() as pipeline, pytest.raises(TypeError, match="queues commands"):
+        Fence(pipeline).run(Token(LEASE, 7), [])
+
+
 def test_an_asynchronous_client_is_an_error() -> None:
     """Its script gives something to await, which `run` does not."""
     with pytest.raises(TypeError, match="this client is asynchronous"):

@@ -143,6 +143,37 @@ def test_the_row_trigger_ties_the_token_to_the_row(connection: psycopg.Connectio
     assert refusal(connection, "DELETE FROM charge") is None
 
 
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "FOR EACH STATEMENT EXECUTE FUNCTION worklease_fence_trigger('lease')",
+        "FOR EACH ROW EXECUTE FUNCTION worklease_fence_trigger('lease', 'amount')",
+    ],
+)
+def test_a_trigger_that_would_not_compare_its_column_refuses(connection: psycopg.Connection[Any], trigger: str) -> None:
+    """Whoever names a column means it to be compared: where that cannot be, nothing is written."""
+    connection.execute("CREATE TABLE charge (lease text, amount int)")
+    connection.execute(f"CREATE TRIGGER fenced BEFORE INSERT ON charge {trigger}".encode())
+    connection.execute("SELECT set_config('worklease.token', %s, false)", (str(TOKEN),))
+    connection.commit()
+    assert refusal(connection, "INSERT INTO charge VALUES ('payments/other', 1)") == "22023"
+
+
+def test_a_partition_cannot_be_written_past_the_fence(connection: psycopg.Connection[Any]) -> None:
+    """A trigger of the statement would not see a write to a partition by name, so it refuses; one of the row does."""
+    connection.execute("CREATE TABLE charge (lease text, amount int) PARTITION BY LIST (amount)")
+    connection.execute("CREATE TABLE charge_1 PARTITION OF charge FOR VALUES IN (1)")
+    trigger = "CREATE TRIGGER fenced BEFORE INSERT ON charge FOR EACH {} EXECUTE FUNCTION worklease_fence_trigger()"
+    connection.execute(trigger.format("STATEMENT").encode())
+    connection.commit()
+    assert refusal(connection, "INSERT INTO charge VALUES ('payments/x', 1)") == "22023"
+    connection.execute("DROP TRIGGER fenced ON charge")
+    connection.execute(trigger.format("ROW").encode())
+    connection.commit()
+    for table in ("charge", "charge_1"):
+        assert refusal(connection, f"INSERT INTO {table} VALUES ('payments/x', 1)") == "WL428"
+
+
 def test_a_service_may_be_fenced_without_being_able_to_write_marks(
     connection: psycopg.Connection[Any], postgres: str
 ) -> None:
@@ -158,6 +189,9 @@ def test_a_service_may_be_fenced_without_being_able_to_write_marks(
         connection.commit()
         assert refusal(other, "SELECT worklease_fence(%s, 7)", LEASE) is None
         assert refusal(other, "UPDATE worklease_mark SET epoch = 1") == "42501"
+        other.execute("CREATE TEMPORARY TABLE own (amount int)")
+        trigger = "CREATE TRIGGER t BEFORE INSERT ON own EXECUTE FUNCTION worklease_fence_trigger()"
+        assert refusal(other, trigger) == "42501", "a trigger of its own would move any mark"
         other.execute(
             "CREATE TEMPORARY TABLE worklease_mark (lease text PRIMARY KEY, epoch bigint, moved_at timestamptz)"
         )

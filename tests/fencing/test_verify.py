@@ -53,6 +53,8 @@ def test_standing_is_what_admits_an_effect(status: Any, spec: Any, reason: str |
 @pytest.mark.parametrize(
     "given",
     [
+        None,
+        [],
         {"kind": "Status", "status": "Failure"},
         {"kind": "Handoff", "status": HELD},
         {"metadata": {"namespace": "payments", "name": "invoice-43"}, "status": HELD},

@@ -55,11 +55,15 @@ class Held:
         return held if len(held) == HELD else {}
 
     def assert_none_lost(self) -> None:
-        """Each is held under the epoch of its first grant."""
+        """Each is held under the epoch of its first grant; a renewal that a busy machine delayed has come by then."""
+        now = wait_for(self._none_lost, "every lease to be held still", WITHIN_SECONDS, POLL_SECONDS)
+        assert now == self.before
+
+    def _none_lost(self) -> dict[str, int]:
         statuses = self._statuses()
-        assert {name: status["epoch"] for name, status in statuses.items()} == self.before
-        assert {status["phase"] for status in statuses.values()} == {"Held"}, self._pods.log("holder")
+        assert {status["phase"] for status in statuses.values()} <= {"Held", "Jeopardy"}, self._pods.log("holder")
         assert {status["leaseTransitions"] for status in statuses.values()} == {1}
+        return self._all_held()
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,11 @@ WITHIN_SECONDS = 120.0
 STEPS = {
     "hold": (
         """print(f"working under epoch {os.environ['WORKLEASE_EPOCH']}", flush=True)""",
-        "import urllib.request; urllib.request.urlopen("
-        """f"RECORDER/{os.environ['WORKLEASE_EPOCH']}/{os.uname().nodename}", timeout=5).read()""",
+        """
+import contextlib, urllib.request
+with contextlib.suppress(OSError):
+    urllib.request.urlopen(f"RECORDER/{os.environ['WORKLEASE_EPOCH']}/{os.uname().nodename}", timeout=5).read()
+""",
     ),
     "kubectl": (
         'echo "working under epoch $epoch"',
@@ -49,7 +54,7 @@ class Agents:
         plain, told = STEPS[self.example]
         text = (EXAMPLES / f"{self.example}.yaml").read_text()
         assert plain in text
-        objects = list(yaml.safe_load_all(text.replace(plain, told.replace("RECORDER", self._recorder.url))))
+        objects = list(yaml.safe_load_all(_put_for(plain, told.replace("RECORDER", self._recorder.url), text)))
         for found in objects:
             if found["kind"] == "WorkLease":
                 found["spec"].update(leaseDurationSeconds=LEASE_SECONDS, jeopardyDurationSeconds=0)
@@ -128,6 +133,12 @@ class Agents:
         assert processes, f"no process of pod {pod} is seen from here"
         for process in processes:
             os.kill(process, signal.SIGSTOP)
+
+
+def _put_for(plain: str, told: str, text: str) -> str:
+    """The text with one piece in the place of another; where it has several lines, all as far indented as that was."""
+    margin = re.findall(rf"^( *).*{re.escape(plain)}", text, re.MULTILINE)[0]
+    return text.replace(plain, textwrap.indent(told.strip(), margin).lstrip())
 
 
 def _is_of(process: int, pod_uid: str) -> bool:

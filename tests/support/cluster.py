@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +81,16 @@ class Cluster:
             check=False,
         )
         return KubectlAnswer(answer.stdout, answer.stderr, answer.returncode)
+
+    @contextmanager
+    def namespace(self, prefix: str, labels: dict[str, str] | None = None) -> Iterator[str]:
+        """A fresh namespace, deleted afterwards."""
+        name = f"{prefix}-{secrets.token_hex(5)}"
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}).must()
+        try:
+            yield name
+        finally:
+            self.api.delete(f"/api/v1/namespaces/{name}")
 
     def service_account(self, namespace: str, name: str, role: str | None = None) -> Identity:
         """Creates a ServiceAccount, with the ClusterRole `role` in its namespace. Its token is bound to no pod."""

@@ -11,8 +11,8 @@ from typing import Any
 from support.api import APPLY, HANDOFFS, JSON, JSON_PATCH, MERGE_PATCH, WORKLEASES, Answer
 from support.cluster import Identity
 from support.hostile import Maker
-from support.speaking import API_VERSION, fresh
-from worklease.api.crd import handoff_crd, worklease_crd
+from support.words import fresh
+from worklease.api.crd import API_VERSION, handoff_crd, worklease_crd
 
 OBJECTS_MAX = 24
 """How many objects of a kind there are at a time; older ones are deleted."""

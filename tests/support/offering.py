@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 from support.api import HANDOFFS, Answer
 from support.cluster import Cluster, Identity
 from support.operators import operating
-from support.speaking import API_VERSION, Agent, Work, fresh, said
+from support.speaking import Agent, Spoken, Work
 from support.waiting import wait_for
+from support.words import fresh, handoff_manifest
 
 WITHIN_SECONDS = 60.0
 """Longer than a loaded machine needs for anything here."""
@@ -30,17 +30,12 @@ def signed(agent: Agent) -> dict[str, Any]:
     return {"from": agent.identity.username, "fromInstance": agent.instance}
 
 
-@dataclass(frozen=True)
-class Offer:
-    """One handoff. It is read as the administrator, and spoken about as whoever is named."""
+class Offer(Spoken):
+    """One handoff, and what its sender and target say about it."""
 
-    work: Work
-    name: str
-
-    @property
-    def path(self) -> str:
-        """Where it is."""
-        return f"{HANDOFFS.format(self.work.namespace)}/{self.name}"
+    def __init__(self, work: Work, name: str) -> None:
+        super().__init__(f"{HANDOFFS.format(work.namespace)}/{name}", work.cluster.api)
+        self.work = work
 
     @classmethod
     def ask(
@@ -48,15 +43,9 @@ class Offer:
     ) -> tuple[Offer, Answer]:
         """Offer it, in one's own name if it is an agent's, and see what the API server says."""
         offer = cls(work, name or f"offer-{fresh()}")
-        identity = by.identity if isinstance(by, Agent) else by
         own = signed(by) if isinstance(by, Agent) else {}
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "Handoff",
-            "metadata": {"name": offer.name},
-            "spec": {"workLeaseName": work.name, **own, "to": target(receiver), **spec},
-        }
-        return offer, identity.api.create(HANDOFFS.format(work.namespace), body)
+        body = handoff_manifest(offer.name, **{"workLeaseName": work.name, **own, "to": target(receiver), **spec})
+        return offer, offer.identity(by).api.create(HANDOFFS.format(work.namespace), body)
 
     @classmethod
     def make(cls, work: Work, by: Agent | Identity, receiver: Agent, /, name: str = "", **spec: Any) -> Offer:
@@ -65,56 +54,24 @@ class Offer:
         answer.must()
         return offer
 
-    def read(self) -> dict[str, Any]:
-        """The object."""
-        return self.work.cluster.api.get(self.path).must()
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """What became of it."""
-        status: dict[str, Any] = self.read()["status"]
-        return status
-
     def respond(self, who: Agent | Identity, decision: str, reason: str = "") -> Answer:
         """Answer it."""
-        identity = who.identity if isinstance(who, Agent) else who
-        return identity.api.patch(self.path, said(response={"decision": decision, "reason": reason}))
+        return self.say(who, response={"decision": decision, "reason": reason})
 
     def accept(self, who: Agent) -> None:
         """Accept it, and wait until that has taken effect."""
         self.respond(who, "Accepted").must()
         self.reaches("Accepted")
 
-    def reaches(self, *phases: str) -> dict[str, Any]:
-        """Wait for one of these phases; the status that has it."""
-
-        def there() -> dict[str, Any] | None:
-            status = self.status
-            return status if status["phase"] in phases else None
-
-        return wait_for(there, f"{self.name} to be {' or '.join(phases)}", WITHIN_SECONDS) or {}
-
     def seen(self) -> dict[str, Any]:
         """Wait until the operator has seen it; its status."""
         wait_for(lambda: "answerBy" in self.status, f"{self.name} to be seen", WITHIN_SECONDS)
         return self.status
 
-    def condition(self, kind: str) -> str:
-        """A condition as `Status/Reason`; empty when it is not there."""
-        found = [one for one in self.status.get("conditions", []) if one["type"] == kind]
-        return f"{found[0]['status']}/{found[0]['reason']}" if found else ""
-
     @property
     def message(self) -> str:
         """What the condition Ready says."""
         return str(next(one["message"] for one in self.status["conditions"] if one["type"] == "Ready"))
-
-    def events(self) -> list[dict[str, Any]]:
-        """The Events about it."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{self.work.namespace}/events"
-        uid = self.read()["metadata"]["uid"]
-        items = self.work.cluster.api.get(path).must()["items"]
-        return [event for event in items if event.get("regarding", {}).get("uid") == uid]
 
 
 @dataclass
@@ -149,29 +106,14 @@ class Team:
     def held(self, by: Agent | None = None, **spec: Any) -> tuple[Work, int]:
         """A work item that somebody holds, by default Alice, and its epoch."""
         work = self.work(**spec)
-        return work, hold(work, by or self.alice)
-
-
-def hold(work: Work, agent: Agent) -> int:
-    """Claim the work and wait for the grant, however loaded the machine is; the epoch."""
-    claim = work.claim(agent)
-    return granted(work, claim)
-
-
-def granted(work: Work, claim: str) -> int:
-    """Wait for the grant of this claim; its epoch."""
-    return int(wait_for(lambda: (s := work.status).get("claimID") == claim and s["epoch"], "the grant", WITHIN_SECONDS))
+        return work, work.hold(by or self.alice)
 
 
 @contextlib.contextmanager
 def teamed(cluster: Cluster) -> Iterator[Team]:
     """A team in a new namespace, deleted afterwards."""
-    name = f"team-{secrets.token_hex(5)}"
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": name}}).must()
-    try:
+    with cluster.namespace("team") as name:
         yield Team(cluster, name)
-    finally:
-        cluster.api.delete(f"/api/v1/namespaces/{name}")
 
 
 @contextlib.contextmanager

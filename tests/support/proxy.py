@@ -6,7 +6,9 @@ import asyncio
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +36,14 @@ class Proxy:
         """Given the path and whether it is a watch: a status to answer instead of asking the server; 0 for none."""
         self.refusal_headers: dict[str, str] = {}
         """The headers of such an answer."""
+        self.instead: Callable[[str], dict[str, Any] | None] = lambda path: None
+        """Given the path: what to answer, with 200, instead of asking the server; None for nothing."""
         self.swallow: Callable[[dict[str, Any]], bool] = lambda event: False
         """Given an event of a watch: whether it is not handed on."""
         self.reword: Callable[[str, bytes], bytes] = lambda path, body: body
         """Given the path of a request that is no watch, and the answer's body: what is answered instead."""
+        self.ahead_seconds: Callable[[str], float] = lambda path: 0.0
+        """Given the path: how far ahead the Date of the answer is."""
         self._frozen: set[web.StreamResponse] = set()
         self.port = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy", daemon=True)
@@ -121,12 +127,16 @@ class Proxy:
         if status := self.refuse(request.path, watching):
             refusal = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "broken"}
             return web.json_response(refusal, status=status, headers=self.refusal_headers)
+        if (said := self.instead(request.path)) is not None:
+            return web.json_response(said)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         body = await request.read()
         async with session.request(
             request.method, self._server + request.path_qs, headers=headers, data=body or None, timeout=None
         ) as answer:
             given = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
+            if ahead_seconds := self.ahead_seconds(request.path):
+                given["Date"] = formatdate(time.time() + ahead_seconds, usegmt=True)
             if not (watching and answer.status == 200):
                 body = self.reword(request.path, await answer.read())
                 return web.Response(status=answer.status, headers=given, body=body)

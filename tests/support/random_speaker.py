@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from support.api import APPLY, MERGE_PATCH, Answer
-from support.statements import ADMIN, ALICE, BOB, INSTANCES, OPERATOR, Operations, Work, claim, effect, fresh, now
+from support.api import Answer
+from support.deciding import FREED, granted
+from support.statements import ADMIN, ALICE, BOB, INSTANCES, OPERATOR, Work, claim
+from support.words import Operations, effect, fresh, now, removes
 from worklease.api.statements import EPOCH_STATEMENTS, EffectState
 from worklease.api.worklease import Phase
 
@@ -72,7 +74,7 @@ class RandomSpeaker:
         missing = [name for name in EFFECTS if name not in {one["id"] for one in effects}]
         if missing and (not effects or self.choice.random() < 0.4):
             state = "Attempted" if self.choice.random() < 0.8 else self.choice.choice(list(EffectState))
-            return [*effects, effect(missing[0], max(self._epoch(seen), 1), state)]
+            return [*effects, effect(max(self._epoch(seen), 1), missing[0], state)]
         one = self.choice.choice(effects)
         change = self.choice.random()
         if change < 0.6:
@@ -106,8 +108,7 @@ class RandomSpeaker:
         return self.choice.choice(["revocation", "suspend"] if held and who == ADMIN else ["claim"])
 
     def _says(self, who: str, seen: dict[str, Any]) -> Answer:
-        said = self._spec(who, seen)
-        return self.work.patch(who, [{"op": "add", "path": f"/spec/{k}", "value": v} for k, v in said.items()])
+        return self.work.say(who, **self._spec(who, seen))
 
     def _merges(self, who: str, seen: dict[str, Any]) -> Answer:
         said = self._spec(who, seen)
@@ -116,7 +117,7 @@ class RandomSpeaker:
                 said[name].pop(self.choice.choice(list(said[name])))
             if self.choice.random() < 0.1:
                 said[name] = None
-        return self.work.scene.voices[who].api.patch(self.work.path, {"spec": said}, MERGE_PATCH)
+        return self.work.merge(who, **said)
 
     def _puts(self, who: str, seen: dict[str, Any]) -> Answer:
         whole = {**seen, "spec": {**seen["spec"], **self._spec(who, seen)}}
@@ -124,7 +125,7 @@ class RandomSpeaker:
             whole["spec"].pop(self.choice.choice(sorted(whole["spec"])))
         if self.choice.random() < 0.2:
             whole["status"] = {"phase": "Available", "epoch": 0}
-        return self.work.scene.voices[who].api.replace(self.work.path, whole)
+        return self.work.put(who, whole)
 
     def _applies(self, who: str, seen: dict[str, Any]) -> Answer:
         """One statement or effect under the manager of its name, or more under a manager of its own."""
@@ -137,20 +138,12 @@ class RandomSpeaker:
             said = {manager: said[manager]}
         else:
             manager = "agent"
-        body = {
-            "apiVersion": self.work.scene.api_version,
-            "kind": "WorkLease",
-            "metadata": {"name": self.work.name},
-            "spec": said,
-        }
-        force = self.choice.choice(["true", "true", "false"])
-        api = self.work.scene.voices[who].api
-        return api.patch(self.work.path, body, APPLY, fieldManager=manager, force=force)
+        return self.work.apply(who, manager, force=self.choice.choice([True, True, False]), **said)
 
     def _removes(self, who: str, seen: dict[str, Any]) -> Answer:
         there = [name for name in (*EPOCH_STATEMENTS, "effects") if name in seen["spec"]]
         name = self.choice.choice(there)
-        return self.work.patch(who, [{"op": "remove", "path": f"/spec/{name}"}])
+        return self.work.patch(who, removes(f"/spec/{name}"))
 
     def _decides(self, who: str, seen: dict[str, Any]) -> Answer:
         decision = self._sensible(seen) if self.choice.random() < 0.75 else self._wild(seen)
@@ -164,23 +157,13 @@ class RandomSpeaker:
         said = spec.get("claim")
         free = status["phase"] not in (Phase.HELD, Phase.JEOPARDY)
         if said and said["epoch"] == status["epoch"] and said["id"] != status.get("claimID") and self._permits(seen):
-            return {
-                "phase": "Held",
-                "epoch": max(status["epoch"] + 1, int(seen["metadata"]["resourceVersion"])),
-                "holderIdentity": said["holderIdentity"],
-                "instance": said["instance"],
-                "claimID": said["id"],
-                "acquireTime": now(),
-                "leaseDurationSeconds": spec["leaseDurationSeconds"],
-                "jeopardyDurationSeconds": spec["jeopardyDurationSeconds"],
-                "successor": None,
-            }
+            return granted(seen)
         if free:
             return {"grantMessage": fresh()}
         ends = [phase for phase, name in ENDED.items() if spec.get(name, {}).get("epoch") == status["epoch"]]
         ends += [Phase.EXPIRED] if self.choice.random() < 0.1 else []
         if ends:
-            return {"phase": str(ends[0]), "holderIdentity": None, "instance": None, "successor": None}
+            return {"phase": str(ends[0]), **FREED, "successor": None}
         if self.choice.random() < 0.1:
             target = self.work.username(BOB)
             return {"successor": {"holderIdentity": target, "handoff": "h", "handoffUID": "u", "until": now()}}

@@ -1,36 +1,19 @@
-"""Saying statements about a work item as an agent or an administrator does: a JSON patch that adds each one whole."""
+"""Work items spoken about as agents and administrators do, and awaited: what an operator decides about them."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
+from support import words
 from support.api import WORKLEASES, Answer
 from support.cluster import Cluster, Identity
+from support.stored import DECIDED_WITHIN_SECONDS, Stored
 from support.waiting import wait_for
+from support.words import Raw, fresh, now
 
 SHORTEST_LEASE_SECONDS = 10
 """The shortest lease that the API takes."""
-DECIDED_WITHIN_SECONDS = 90.0
-"""For a decision of an operator on a machine that does much else."""
-API_VERSION = "worklease.dev/v1alpha1"
-
-
-def now() -> str:
-    """The time, as a statement carries it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def fresh() -> str:
-    """An id that nobody has used."""
-    return secrets.token_hex(8)
-
-
-def said(**statements: Any) -> list[dict[str, Any]]:
-    """The JSON patch that says these statements in one write."""
-    return [{"op": "add", "path": f"/spec/{name}", "value": value} for name, value in statements.items()]
 
 
 @dataclass(frozen=True)
@@ -49,26 +32,25 @@ class Agent:
         """Another process of the same identity, without a pod."""
         return replace(self, instance=f"host:test/{fresh()}")
 
-    def claim(self, epoch: int, **changes: Any) -> dict[str, Any]:
+    def claim(self, epoch: int, **changes: Any) -> Raw:
         """A claim for itself at this epoch."""
-        return {
-            "epoch": epoch,
-            "id": fresh(),
-            "holderIdentity": self.identity.username,
-            "instance": self.instance,
-            "purpose": "to do the work",
-            **changes,
-        }
+        return words.claim(self.identity.username, self.instance, epoch, **changes)
 
 
-class Work:
-    """One work item. It is read as the administrator, and spoken about as whoever is named."""
+class Spoken(Stored[Agent | Identity]):
+    """One object that agents speak about, and others."""
+
+    def identity(self, who: Agent | Identity) -> Identity:
+        """An agent's, or their own."""
+        return who.identity if isinstance(who, Agent) else who
+
+
+class Work(Spoken):
+    """One work item, and what agents say about it."""
 
     def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
+        super().__init__(f"{WORKLEASES.format(namespace)}/{name}", cluster.api)
         self.cluster = cluster
-        self.namespace = namespace
-        self.name = name
-        self.path = f"{WORKLEASES.format(namespace)}/{name}"
 
     @classmethod
     def create(
@@ -84,29 +66,9 @@ class Work:
     ) -> Work:
         """Creates it, with the shortest lease unless told otherwise."""
         work = cls(cluster, namespace, name or f"work-{fresh()}")
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "WorkLease",
-            "metadata": {"name": work.name},
-            "spec": {
-                "work": {"type": "test", "id": work.name},
-                "leaseDurationSeconds": lease_seconds,
-                "jeopardyDurationSeconds": jeopardy_seconds,
-                **spec,
-            },
-        }
-        (by or cluster.admin).api.create(WORKLEASES.format(namespace), body).must()
+        spec = {"leaseDurationSeconds": lease_seconds, "jeopardyDurationSeconds": jeopardy_seconds, **spec}
+        (by or cluster.admin).api.create(WORKLEASES.format(namespace), words.work_manifest(work.name, **spec)).must()
         return work
-
-    def read(self) -> dict[str, Any]:
-        """The object."""
-        return self.cluster.api.get(self.path).must()
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """What was decided."""
-        status: dict[str, Any] = self.read()["status"]
-        return status
 
     @property
     def epoch(self) -> int:
@@ -114,15 +76,10 @@ class Work:
         return int(self.status["epoch"])
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Raw]:
         """The tenures so far."""
-        tenures: list[dict[str, Any]] = self.status.get("history", [])
+        tenures: list[Raw] = self.status.get("history", [])
         return tenures
-
-    def say(self, speaker: Agent | Identity, **statements: Any) -> Answer:
-        """Says these statements in one write."""
-        identity = speaker.identity if isinstance(speaker, Agent) else speaker
-        return identity.api.patch(self.path, said(**statements))
 
     def claim(self, agent: Agent, **changes: Any) -> str:
         """Claims the work at the epoch in status; returns the claim's id."""
@@ -164,26 +121,3 @@ class Work:
         claim = agent.claim(epoch)
         self.say(self.cluster.admin, revocation={"epoch": epoch, "reason": reason}, claim=claim).must()
         return str(claim["id"])
-
-    def reaches(self, phase: str, within_seconds: float = DECIDED_WITHIN_SECONDS) -> dict[str, Any]:
-        """Waits for this phase; returns the status that has it."""
-
-        def there() -> dict[str, Any] | None:
-            status = self.status
-            return status if status["phase"] == phase else None
-
-        return wait_for(there, f"{self.name} to be {phase}", within_seconds) or {}
-
-    def condition(self, kind: str) -> str:
-        """A condition as `Status/Reason`; empty when it is not there."""
-        for condition in self.status.get("conditions", []):
-            if condition["type"] == kind:
-                return f"{condition['status']}/{condition['reason']}"
-        return ""
-
-    def events(self) -> list[dict[str, Any]]:
-        """The Events about this object, this uid only."""
-        uid = self.read()["metadata"]["uid"]
-        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        items = self.cluster.api.get(path).must()["items"]
-        return [event for event in items if event.get("regarding", {}).get("uid") == uid]

@@ -5,20 +5,20 @@ No operator runs: its ServiceAccount's own token writes the status, so that a te
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from support import words
 from support.api import Answer
 from support.cluster import Cluster, Identity
+from support.deciding import FREED, decide, grant, operator_of
+from support.stored import Stored
+from support.words import Raw, fresh, handoff_manifest, now, work_manifest
 from worklease.api.cel import Check
+from worklease.api.crd import GROUP, VERSION
 from worklease.api.policies import POLICIES
-
-GROUP = "worklease.dev"
-OPERATOR = "system:serviceaccount:worklease-system:worklease-operator"
 
 PODS = {
     "agent": ("agent", "agent-0"),
@@ -49,119 +49,43 @@ ROLES = {
 """The ClusterRole of each ServiceAccount."""
 
 
-def now() -> str:
-    """The time, as a statement carries it: never the same twice."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+WORK = {"type": "task", "id": "1"}
+"""What each work item of a stage is about."""
+MANIFESTS = {"workleases": work_manifest, "handoffs": handoff_manifest}
 
 
-def fresh() -> str:
-    """An id that nobody has used."""
-    return secrets.token_hex(8)
-
-
-def claim(identity: Identity, epoch: int = 0, **changes: Any) -> dict[str, Any]:
+def claim(identity: Identity, epoch: int = 0, **changes: Any) -> Raw:
     """A claim of `identity` for itself."""
-    return {
-        "epoch": epoch,
-        "id": fresh(),
-        "holderIdentity": identity.username,
-        "instance": identity.instance or "host:desk/1",
-        "purpose": "to see who may",
-        **changes,
-    }
+    return words.claim(identity.username, identity.instance or "host:desk/1", epoch, **changes)
 
 
-def effect(epoch: int, name: str = "e1", state: str = "Attempted") -> dict[str, Any]:
-    """An effect under `epoch`."""
-    return {"id": name, "epoch": epoch, "recipient": "mail", "action": "send", "state": state}
+class Item(Stored[Identity]):
+    """One object of a stage, and the epoch of its latest grant."""
 
+    def __init__(self, stage: Stage, plural: str, name: str) -> None:
+        super().__init__(f"{stage.path(plural)}/{name}", stage.root.api, stage.api_version)
+        self.stage = stage
+        self.epoch = 0
 
-def add(**statements: Any) -> list[dict[str, Any]]:
-    """The JSON patch that says each statement whole."""
-    return [{"op": "add", "path": f"/spec/{name}", "value": value} for name, value in statements.items()]
-
-
-def remove(*paths: str) -> list[dict[str, Any]]:
-    """The JSON patch that removes what is at these paths."""
-    return [{"op": "remove", "path": path} for path in paths]
-
-
-@dataclass
-class Item:
-    """One object of ours, and how to speak about it."""
-
-    stage: Stage
-    plural: str
-    name: str
-    epoch: int = 0
-
-    @property
-    def path(self) -> str:
-        """Where it is."""
-        return f"{self.stage.path(self.plural)}/{self.name}"
-
-    def read(self) -> dict[str, Any]:
-        """The object."""
-        return self.stage.root.api.get(self.path).must()
-
-    def patch(self, who: Identity, *operations: dict[str, Any], **parameters: str) -> Answer:
-        """Says something with a JSON patch."""
-        return who.api.patch(self.path, list(operations), **parameters)
-
-    def say(self, who: Identity, **statements: Any) -> Answer:
-        """Says these statements, in one write."""
-        return self.patch(who, *add(**statements))
+    def identity(self, who: Identity) -> Identity:
+        """Whoever speaks, speaks for themselves."""
+        return who
 
     def renew(self, who: Identity) -> Answer:
         """Renews at the current epoch."""
         return self.say(who, renewal={"epoch": self.epoch, "renewTime": now()})
 
-    def replace(self, who: Identity, change: Callable[[dict[str, Any]], None], **parameters: str) -> Answer:
-        """Writes the whole object back after a change to it."""
-        whole = self.read()
-        change(whole)
-        return who.api.replace(self.path, whole, **parameters)
-
-    def apply(self, who: Identity, manager: str, **spec: Any) -> Answer:
-        """Applies on the server side, by force."""
-        body = {
-            "apiVersion": self.stage.api_version,
-            "kind": KINDS[self.plural],
-            "metadata": {"name": self.name},
-            "spec": spec,
-        }
-        return who.api.patch(self.path, body, "application/apply-patch+yaml", fieldManager=manager, force="true")
-
     def decide(self, **status: Any) -> None:
-        """Writes status as the operator does; a field that is None is removed."""
-        whole = self.read()
-        merged = {**whole["status"], **status}
-        whole["status"] = {name: value for name, value in merged.items() if value is not None}
-        self.stage.operator.api.replace(f"{self.path}/status", whole).must()
+        """Writes status as the operator does; None removes a field."""
+        decide(self, self.stage.operator, **status).must()
 
     def grant(self) -> None:
         """Grants the claim that is stated."""
-        whole = self.read()
-        stated = whole["spec"]["claim"]
-        self.epoch = max(whole["status"]["epoch"] + 1, int(whole["metadata"]["resourceVersion"]))
-        self.decide(
-            phase="Held",
-            epoch=self.epoch,
-            holderIdentity=stated["holderIdentity"],
-            instance=stated["instance"],
-            claimID=stated["id"],
-            acquireTime=now(),
-            leaseDurationSeconds=600,
-            jeopardyDurationSeconds=30,
-            successor=None,
-        )
+        self.epoch = grant(self, self.stage.operator)
 
     def end(self, phase: str) -> None:
         """Ends the tenure."""
-        self.decide(phase=phase, holderIdentity=None, instance=None)
-
-
-KINDS = {"workleases": "WorkLease", "handoffs": "Handoff"}
+        self.decide(phase=phase, **FREED)
 
 
 @dataclass
@@ -172,7 +96,6 @@ class Stage:
     namespace: str
     group: str = GROUP
     role_prefix: str = ""
-    operator_name: str = OPERATOR
     _known: dict[str, Identity] = field(default_factory=dict)
     _granted: set[str] = field(default_factory=set)
 
@@ -184,19 +107,16 @@ class Stage:
     @property
     def api_version(self) -> str:
         """The apiVersion of our objects."""
-        return f"{self.group}/v1alpha1"
+        return f"{self.group}/{VERSION}"
 
     @cached_property
     def operator(self) -> Identity:
         """The operator's own ServiceAccount."""
-        _, _, namespace, name = self.operator_name.split(":")
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        token = self.root.api.create(path, {"spec": {"expirationSeconds": 3600}}).must()["status"]["token"]
-        return self.cluster.as_token(self.operator_name, token)
+        return operator_of(self.cluster)
 
     def path(self, plural: str) -> str:
         """The collection of a kind."""
-        return f"/apis/{self.group}/v1alpha1/namespaces/{self.namespace}/{plural}"
+        return f"/apis/{self.api_version}/namespaces/{self.namespace}/{plural}"
 
     def who(self, name: str) -> Identity:
         """Somebody by name: one of PODS or ACCOUNTS, or `root`."""
@@ -220,18 +140,13 @@ class Stage:
     def create(self, who: Identity, plural: str, spec: dict[str, Any], **metadata: Any) -> tuple[Item, Answer]:
         """Creates an object as somebody, and says how that went."""
         name = f"{plural[:4]}-{fresh()}"
-        body = {
-            "apiVersion": self.api_version,
-            "kind": KINDS[plural],
-            "metadata": {"name": name, **metadata},
-            "spec": spec,
-        }
+        body = MANIFESTS[plural](name, api_version=self.api_version, metadata=metadata, **spec)
         answer = who.api.create(self.path(plural), body)
         return Item(self, plural, name), answer
 
     def work(self, **spec: Any) -> Item:
         """A work item that nobody has claimed."""
-        item, answer = self.create(self.root, "workleases", {"work": {"type": "task", "id": "1"}, **spec})
+        item, answer = self.create(self.root, "workleases", {"work": WORK, **spec})
         answer.must()
         return item
 
@@ -255,7 +170,7 @@ class Stage:
         return item
 
 
-def offered(sender: Identity, target: Identity, **spec: Any) -> dict[str, Any]:
+def offered(sender: Identity, target: Identity, **spec: Any) -> Raw:
     """The spec of an offer from one to another; a field that is None is left out."""
     whole = {
         "workLeaseName": "w",

@@ -6,19 +6,20 @@ A saying is made first and spoken later, by whoever says it about the work item 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
+from support import words
 from support.api import Answer
 from support.cluster import Cluster, Identity
+from support.deciding import decided, grant, operator_of
+from support.stored import Stored
+from support.words import Operations, Raw, adds, effect, fresh, now, work_manifest
 from worklease.api.crd import GROUP, VERSION
 
 ALICE, BOB, ADMIN, OPERATOR = "alice", "bob", "admin", "operator"
-OPERATORS_NAMESPACE, OPERATORS_ACCOUNT = "worklease-system", "worklease-operator"
 AGENT_ROLE = "worklease-agent"
 
 INSTANCES = {ALICE: "host:aspen/1", BOB: "host:birch/1", ADMIN: "host:desk/1"}
@@ -27,22 +28,9 @@ PURPOSES = {ALICE: "amalgamate the ledgers", BOB: "do something else", ADMIN: "l
 HOLDERS_WORDS = (ALICE, "aspen", "amalgamate", "ledgers")
 """What gives away that alice holds, in which process and what for."""
 
-LEASE_SECONDS, JEOPARDY_SECONDS = 600, 30
-
-Operations = list[dict[str, Any]]
 Deed = Callable[["Work", str], Answer]
 """Something that somebody does to a work item, and the answer."""
 Epoch = Callable[["Work"], int]
-
-
-def now() -> str:
-    """The time, as a statement carries it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def fresh() -> str:
-    """An id that nobody has used."""
-    return secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
@@ -72,14 +60,9 @@ class Scene:
 @contextmanager
 def staged(cluster: Cluster) -> Iterator[Scene]:
     """A scene with two agents, an administrator and the operator's own account, which writes status in its place."""
-    namespace = f"said-{fresh()}"
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}}).must()
-    try:
+    with cluster.namespace("said") as namespace:
         voices = {name: cluster.service_account(namespace, name, AGENT_ROLE) for name in (ALICE, BOB)}
-        operator = cluster.service_account(OPERATORS_NAMESPACE, OPERATORS_ACCOUNT)
-        yield Scene(namespace, voices | {ADMIN: cluster.admin, OPERATOR: operator})
-    finally:
-        cluster.api.delete(f"/api/v1/namespaces/{namespace}")
+        yield Scene(namespace, voices | {ADMIN: cluster.admin, OPERATOR: operator_of(cluster)})
 
 
 def unguarded(cluster: Cluster, namespace: str, group: str, version: str = VERSION) -> Scene:
@@ -88,61 +71,36 @@ def unguarded(cluster: Cluster, namespace: str, group: str, version: str = VERSI
     return Scene(namespace, {name: replace(cluster.admin, username=name) for name in names}, group, version)
 
 
-@dataclass
-class Work:
-    """A work item: how to speak about it, its epoch, and its epoch before that."""
+class Work(Stored[str]):
+    """A work item that the speakers of a scene speak about, its epoch, and its epoch before that."""
 
-    scene: Scene
-    name: str
-    epoch: int = 0
-    past: int = 0
-    notes: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, scene: Scene, name: str) -> None:
+        super().__init__(f"{scene.collection}/{name}", scene.voices[ADMIN].api, scene.api_version)
+        self.scene = scene
+        self.epoch = 0
+        self.past = 0
 
-    @property
-    def path(self) -> str:
-        """Where it is."""
-        return f"{self.scene.collection}/{self.name}"
+    def identity(self, who: str) -> Identity:
+        """The voice of a speaker."""
+        return self.scene.voices[who]
 
     def username(self, who: str) -> str:
         """The name under which the API server knows a speaker."""
-        return self.scene.voices[who].username
+        return self.identity(who).username
 
-    def create(self, who: str, spec: dict[str, Any], **metadata: Any) -> Answer:
+    def create(self, who: str, spec: Raw, **metadata: Any) -> Answer:
         """Creates it."""
-        body = {
-            "apiVersion": self.scene.api_version,
-            "kind": "WorkLease",
-            "metadata": {"name": self.name, **metadata},
-            "spec": {"work": {"type": "task", "id": self.name}, **spec},
-        }
-        return self.scene.voices[who].api.create(self.scene.collection, body)
-
-    def read(self) -> dict[str, Any]:
-        """The object."""
-        return self.scene.voices[ADMIN].api.get(self.path).must()
+        body = work_manifest(self.name, api_version=self.api_version, metadata=metadata, **spec)
+        return self.identity(who).api.create(self.scene.collection, body)
 
     def patch(self, who: str, operations: Operations, **parameters: str) -> Answer:
         """Speaks about it; the operator speaks about its status."""
         path = f"{self.path}/status" if who == OPERATOR else self.path
-        return self.scene.voices[who].api.patch(path, operations, **parameters)
+        return self.identity(who).api.patch(path, operations, **parameters)
 
     def grant(self) -> None:
         """Does what the operator does with a claim that may be granted."""
-        whole = self.read()
-        claim, spec = whole["spec"]["claim"], whole["spec"]
-        self.past, self.epoch = self.epoch, max(whole["status"]["epoch"] + 1, int(whole["metadata"]["resourceVersion"]))
-        decides(
-            phase="Held",
-            epoch=self.epoch,
-            holderIdentity=claim["holderIdentity"],
-            instance=claim["instance"],
-            claimID=claim["id"],
-            observedClaimID=None,
-            acquireTime=now(),
-            leaseDurationSeconds=spec["leaseDurationSeconds"],
-            jeopardyDurationSeconds=spec["jeopardyDurationSeconds"],
-            successor=None,
-        )(self, OPERATOR).must()
+        self.past, self.epoch = self.epoch, grant(self, self.identity(OPERATOR))
 
 
 def current(work: Work) -> int:
@@ -160,24 +118,12 @@ def beyond(work: Work) -> int:
     return work.epoch + 1
 
 
-def claim(work: Work, who: str, epoch: int, **changes: Any) -> dict[str, Any]:
-    """A claim for oneself, with an id of its own."""
-    return {
-        "epoch": epoch,
-        "id": fresh(),
-        "holderIdentity": work.username(who),
-        "instance": INSTANCES[who],
-        "purpose": PURPOSES[who],
-        **changes,
-    }
+def claim(work: Work, who: str, epoch: int, **changes: Any) -> Raw:
+    """A claim for oneself."""
+    return words.claim(work.username(who), INSTANCES[who], epoch, **{"purpose": PURPOSES[who], **changes})
 
 
-def effect(name: str, epoch: int, state: str = "Attempted", **changes: Any) -> dict[str, Any]:
-    """An effect."""
-    return {"id": name, "epoch": epoch, "recipient": "payments", "action": "charge", "state": state, **changes}
-
-
-def successor(work: Work, who: str, **changes: Any) -> dict[str, Any]:
+def successor(work: Work, who: str, **changes: Any) -> Raw:
     """The work reserved for somebody, by a handoff that took effect."""
     return {"holderIdentity": work.username(who), "handoff": "h", "handoffUID": fresh(), "until": now(), **changes}
 
@@ -199,7 +145,7 @@ class Saying:
 
 def states(name: str, value: Callable[[Work, str], Any]) -> Saying:
     """The field `name` of spec, whole."""
-    return Saying(lambda work, who: [{"op": "add", "path": f"/spec/{name}", "value": value(work, who)}])
+    return Saying(lambda work, who: adds(**{name: value(work, who)}))
 
 
 def claims(epoch: Epoch = current, **changes: Any) -> Saying:
@@ -240,40 +186,39 @@ def revokes(epoch: Epoch = current, reason: str = "incident") -> Saying:
 
 def configures(**settings: Any) -> Saying:
     """Changes suspend or the durations."""
-    return Saying(lambda work, who: [_add(f"/spec/{name}", value) for name, value in settings.items()])
+    return Saying(lambda work, who: adds(**settings))
 
 
 def logs(name: str = "e1", state: str = "Attempted", epoch: Epoch = current, **changes: Any) -> Saying:
     """Adds an effect."""
-    return states("effects/-", lambda work, who: effect(name, epoch(work), state, **changes))
+    return states("effects/-", lambda work, who: effect(epoch(work), name, state, **changes))
 
 
 def moves(name: str, state: str, **changes: Any) -> Saying:
     """Changes the state, and perhaps more, of an effect that is there."""
 
     def operations(work: Work, who: str) -> Operations:
-        path = f"/spec/effects/{_place(work, name)}"
-        return [_add(f"{path}/{key}", value) for key, value in {"state": state, **changes}.items()]
+        place = f"effects/{_place(work, name)}"
+        return adds(**{f"{place}/{key}": value for key, value in {"state": state, **changes}.items()})
 
     return Saying(operations)
 
 
 def drops(name: str) -> Saying:
     """Removes an effect."""
-    return Saying(lambda work, who: [{"op": "remove", "path": f"/spec/effects/{_place(work, name)}"}])
+    return Saying(lambda work, who: words.removes(f"/spec/effects/{_place(work, name)}"))
 
 
 def removes(*names: str) -> Saying:
     """Removes statements."""
-    return Saying(lambda work, who: [{"op": "remove", "path": f"/spec/{name}"} for name in names])
+    return Saying(lambda work, who: words.removes(*(f"/spec/{name}" for name in names)))
 
 
 def decides(**decision: Any) -> Saying:
     """What the operator writes into status; None removes a field, a function is asked for the value."""
 
     def operations(work: Work, who: str) -> Operations:
-        valued = {name: value(work) if callable(value) else value for name, value in decision.items()}
-        return [_add(f"/status/{name}", value) for name, value in valued.items()]
+        return decided(**{name: value(work) if callable(value) else value for name, value in decision.items()})
 
     return Saying(operations)
 
@@ -285,10 +230,6 @@ def creates(**spec: Any) -> Deed:
         return work.create(who, {name: said(work, who) if callable(said) else said for name, said in spec.items()})
 
     return deed
-
-
-def _add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
 
 
 def _place(work: Work, effect_id: str) -> int:

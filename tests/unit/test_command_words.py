@@ -74,6 +74,25 @@ def test_a_namespace_without_characters_is_the_default(capsys: pytest.CaptureFix
     assert "no namespace can be called 'a/b'" in refused(capsys, "status", "-n", "a/b")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("hold", "w", "make", "all"), "worklease hold: what is to be run stands after --: hold w -- make all"),
+        (("hold", "w"), "worklease hold: hold NAME -- COMMAND..."),
+        (("status", "w", "v"), "worklease status: there is a word too many: v"),
+        (("handoff", "accept", "h", "--why"), "worklease handoff accept: there is no flag --why"),
+        (("status", "w", "--", "true"), "worklease status: only hold takes a command after --"),
+    ],
+)
+def test_what_is_wrong_is_said_by_the_command_that_was_meant(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its help as the place to look."""
+    answer = refused(capsys, *words)
+    command = " ".join(word for word in said.partition(":")[0].split())
+    assert answer == f"{said}; see {command} --help\n"
+
+
 def test_an_epoch_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     """Zero too: it is one that nobody holds."""
     assert parse(["renew", "w", "--epoch", "0"]).epoch == 0

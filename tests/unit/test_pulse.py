@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from worklease.controller.pulse import SILENT_SECONDS, Pulse
-from worklease.controller.watch import WatchHealth
 
 
 def pulse(answered_seconds_ago: float | None) -> Pulse:
@@ -34,11 +33,3 @@ def test_after_a_pause_the_store_is_not_down_and_not_fresh() -> None:
     judged.excuse()
     assert judged.silent_since() is None
     assert not judged.fresh()
-
-
-def test_a_pause_is_no_silence_of_the_watch_and_no_sound_of_tomorrow() -> None:
-    """What was heard while the operator was held up is not heard later than now."""
-    now = 1000.0
-    health = WatchHealth(lambda: now)
-    health.excuse(60.0)
-    assert health.age_seconds() == 0.0

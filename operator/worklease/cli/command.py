@@ -21,6 +21,23 @@ POLICY = re.compile(
 )
 ADMINISTRATIVE = re.compile(r"the verb (configure|revoke|delegate)\b")
 
+SAID_BY = {
+    ("Claim", "instance"): "WORKLEASE_INSTANCE",
+    ("Work", "type"): "--work-type",
+    ("Work", "id"): "--work-id",
+    ("WorkLeaseSpec", "lease_duration_seconds"): "--lease-seconds",
+    ("WorkLeaseSpec", "leaseDurationSeconds"): "--lease-seconds",
+    ("WorkLeaseSpec", "jeopardy_duration_seconds"): "--jeopardy-seconds",
+    ("WorkLeaseSpec", "jeopardyDurationSeconds"): "--jeopardy-seconds",
+    ("Target", "holder_identity"): "--to",
+    ("Target", "instance"): "--to-instance",
+    ("ContextRef", "uri"): "--context-uri",
+    ("HandoffSpec", "from_instance"): "WORKLEASE_INSTANCE",
+    ("HandoffSpec", "accept_within_seconds"): "--accept-within",
+    ("HandoffSpec", "claim_within_seconds"): "--claim-within",
+}
+"""What gives a field of a statement its value, where that is not the flag of the same name."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; errors are one line on stderr."""
@@ -78,13 +95,22 @@ def _run(given: list[str]) -> int:
     except Refused as error:
         return _said(_not_permitted(error, options) or error)
     except NoSuchWork as error:
-        make = "; --create makes one" if getattr(options, "create", None) is False else ""
-        return _said(error, f": `worklease status` shows those that there are (-n, -A){make}")
+        return _said(error, _instead(error, options))
     except WorkleaseError as error:
         return _said(error)
     except ValueError as error:
-        print(f"worklease: {_first_line(error)}", file=sys.stderr)
+        print(f"worklease: {_wrong_value(error)}", file=sys.stderr)
         return Exit.USAGE
+
+
+def _instead(error: NoSuchWork, options: argparse.Namespace) -> str:
+    """Where there is one, as far as we know."""
+    from worklease.client.refusals import NO_SUCH_WORK
+
+    if error.message != NO_SUCH_WORK:
+        return ""
+    make = "; --create makes one" if getattr(options, "create", None) is False else ""
+    return f": `worklease status` shows those that there are (-n, -A){make}"
 
 
 def _said(error: WorkleaseError, then: str = "") -> int:
@@ -123,9 +149,11 @@ def _complete(words: list[str]) -> int:
     return Exit.DONE
 
 
-def _first_line(error: ValueError) -> str:
+def _wrong_value(error: ValueError) -> str:
+    """Which flag or variable has a value that the API does not take, and what is wrong with it."""
     problems = getattr(error, "errors", None)
-    if callable(problems):  # pydantic: which field, and what is wrong with it
+    if callable(problems):  # pydantic
         found = problems()[0]
-        return f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"
+        model, field = getattr(error, "title", ""), str(found["loc"][-1]) if found["loc"] else ""
+        return f"{SAID_BY.get((model, field)) or '--' + field.replace('_', '-')}: {found['msg']}"
     return str(error).splitlines()[0] if str(error) else type(error).__name__

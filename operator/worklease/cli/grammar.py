@@ -4,6 +4,7 @@ import argparse
 import difflib
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,16 +35,21 @@ def parse(given: list[str]) -> argparse.Namespace:
     """The options, with the command after the first -- as `child`. Exits with 2 when they are wrong."""
     given, child = split(given)
     whole = parser()
-    options = whole.parse_args(given)
+    options, left = whole.parse_known_args(given)
     options.child = child
+    wrong: Callable[[str], NoReturn] = options.parser.error
+    if left and options.command == "hold" and not child and not left[0].startswith("-"):
+        wrong(f"what is to be run stands after --: hold {options.name} -- {' '.join(left)}")
+    if left:
+        wrong(f"{'there is no flag' if left[0].startswith('-') else 'there is a word too many:'} {left[0]}")
     if bool(child) != (options.command == "hold"):
-        whole.error("hold NAME -- COMMAND..." if not child else "only hold takes a command after --")
+        wrong("hold NAME -- COMMAND..." if not child else "only hold takes a command after --")
     if getattr(options, "all_namespaces", False) and getattr(options, "name", None) is not None:
-        whole.error("one work item is in one namespace: NAME and -A do not go together")
+        wrong("one work item is in one namespace: NAME and -A do not go together")
     if getattr(options, "create", None) is False:
         for name in _OF_CREATED:
             if getattr(options, name) is not None:
-                whole.error(f"--{name.replace('_', '-')} is for a work item that is created: add --create")
+                wrong(f"--{name.replace('_', '-')} is for a work item that is created: add --create")
     return options
 
 
@@ -77,14 +83,14 @@ def parser() -> argparse.ArgumentParser:
     _handoff(commands)
     what = "the script that lets a shell complete commands, flags and names"
     completion = commands.add_parser("completion", help=what, description=what)
-    completion.set_defaults(run=f"{CLI}.completion:script", namespace=None)
+    completion.set_defaults(run=f"{CLI}.completion:script", namespace=None, parser=completion)
     completion.add_argument("shell", choices=SHELLS, help="load it by: source <(worklease completion bash)")
     return whole
 
 
 def _add(commands: Any, name: str, run: str, what: str, *, named: str = "the WorkLease", kind: str = WORKLEASES) -> Any:
     command = commands.add_parser(name, help=what, description=what)
-    command.set_defaults(run=f"{CLI}.{run}", completes=kind)
+    command.set_defaults(run=f"{CLI}.{run}", completes=kind, parser=command)
     _common(command)
     if named:
         command.add_argument("name", metavar="NAME", type=values.name_of(KINDS[kind]), help=named)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ def lines(
     head: Cells, rows: Iterable[Cells], *, width: int | None = None, widths: list[int] | None = None
 ) -> list[str]:
     """Columns as kubectl prints them, cut at `width`; `widths` are kept, and grow, from one call to the next."""
-    table = [tuple(head), *(tuple(row) for row in rows)] if head else [tuple(row) for row in rows]
+    table = [tuple(plain(cell) for cell in row) for row in ((head, *rows) if head else rows)]
     widths = [] if widths is None else widths
     for row in table:
         widths += [0] * (len(row) - len(widths))
@@ -94,6 +95,13 @@ def cut(line: str, width: int | None) -> str:
 def table(head: Cells, rows: Iterable[Cells]) -> None:
     """Prints a table."""
     print("\n".join(lines(head, rows)))
+
+
+def plain(line: str) -> str:
+    """Without what, in others' words, steers a terminal or turns a line around. The API itself takes no escapes."""
+    if line.isascii():
+        return line
+    return "".join(one for one in line if one == "\x1b" or not unicodedata.category(one).startswith("C"))
 
 
 def second(time: str | None) -> str:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from worklease.api.statements import Checkpoint, Completion, Outcome, Release
-from worklease.api.worklease import Work, WorkLease
+from worklease.api.worklease import Work, WorkLease, WorkLeaseSpec
 from worklease.cli import rehearse
 from worklease.cli.adopting import claimed
 from worklease.cli.connection import Connection, connected
@@ -101,6 +101,11 @@ def wanted_by(options: argparse.Namespace) -> Wanted:
     work = None
     if options.create:
         work = Work(type=options.work_type or "work", id=options.work_id or options.name)
+        given = {"leaseDurationSeconds": options.lease_seconds, "jeopardyDurationSeconds": options.jeopardy_seconds}
+        # What the schema does not take is wrong usage, and not a refusal.
+        WorkLeaseSpec.model_validate(
+            {"work": work, **{name: value for name, value in given.items() if value is not None}}
+        )
     return Wanted(
         options.namespace, options.name, options.purpose, work, options.lease_seconds, options.jeopardy_seconds
     )
@@ -129,7 +134,8 @@ async def held(client: Client, options: argparse.Namespace) -> tuple[WorkLease, 
     meant = epoch_meant(options)
     work = await look(client, options)
     if not held_by(work, client.identity):
-        raise StatementRefused(work.key, f"{client.identity.username} ({client.identity.instance}) does not hold it")
+        who = f"{client.identity.username} ({client.identity.instance})"
+        raise StatementRefused(work.key, f"{who} does not hold it; `worklease status {options.name}` shows who may act")
     if meant is not None and meant[1] != work.status.epoch:
         said, epoch = meant
         raise StatementRefused(work.key, f"it is held under epoch {work.status.epoch}, and {said} says epoch {epoch}")

@@ -10,7 +10,7 @@ from worklease.api.statements import UNRECONCILED
 from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
-from worklease.cli.printing import coloured, dump, dump_list, name_of, second, shown, table
+from worklease.cli.printing import coloured, dump, dump_list, name_of, plain, second, shown, table
 from worklease.cli.say import look
 from worklease.client.client import Client
 from worklease.client.reading import parsed
@@ -85,6 +85,9 @@ async def history(options: argparse.Namespace) -> int:
         if options.output in ("json", "yaml"):
             dump([tenure.manifest() for tenure in tenures], options.output)
             return Exit.DONE
+        if not tenures:
+            print(f"nobody has held {work.key}", file=sys.stderr)
+            return Exit.DONE
         head = ("EPOCH", "HOLDER", "WHY GRANTED", "SINCE", "UNTIL", "WHY ENDED", "PURPOSE")
         rows = [
             (
@@ -108,6 +111,9 @@ async def effects(options: argparse.Namespace) -> int:
         work = await look(client, options)
         if options.output in ("json", "yaml"):
             dump([effect.manifest() for effect in work.spec.effects], options.output)
+            return Exit.DONE
+        if not work.spec.effects:
+            print(f"no effects of {work.key} are logged", file=sys.stderr)
             return Exit.DONE
         rows = [
             (e.id, str(e.epoch), e.recipient, e.action, e.state, second(e.time), e.detail or "")
@@ -134,15 +140,16 @@ async def inbox(options: argparse.Namespace) -> int:
             return Exit.DONE
         rows = [
             (
-                offer.handoff.key,
-                offer.lease_key,
+                offer.handoff.metadata.namespace,
+                offer.name,
+                offer.handoff.spec.work_lease_name,
                 offer.sender or "",
                 offer.subject or "",
                 second(offer.handoff.status.answer_by),
             )
             for offer in offers
         ]
-        table(("NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
+        table(("NAMESPACE", "NAME", "LEASE", "FROM", "SUBJECT", "ANSWER BY"), rows)
     return Exit.DONE
 
 
@@ -161,7 +168,7 @@ def sentences(work: WorkLease, now: datetime) -> list[str]:
         lines.append("unreconciled: " + ", ".join(f"{e.recipient} {e.action} {e.state} ({e.id})" for e in open_effects))
     if spec.checkpoint is not None:
         lines.append(f"checkpoint: {spec.checkpoint.uri} {spec.checkpoint.digest}")
-    return lines
+    return [plain(line) for line in lines]
 
 
 def expires_in(work: WorkLease, now: datetime) -> str:

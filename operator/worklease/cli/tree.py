@@ -10,7 +10,7 @@ from worklease.api.statements import Effect
 from worklease.api.worklease import Tenure, WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit
-from worklease.cli.printing import coloured, dump, second
+from worklease.cli.printing import coloured, dump, plain, second
 from worklease.cli.say import look
 from worklease.client.handoffs import PLURAL
 from worklease.client.reading import parsed
@@ -60,7 +60,7 @@ async def tree(options: argparse.Namespace) -> int:
             options.output,
         )
         return Exit.DONE
-    print("\n".join(drawn(work, branches)))
+    print("\n".join(plain(line) for line in drawn(work, branches)))
     if unseen is not None:
         print(f"(handoffs are not shown: {unseen})")
     return Exit.DONE

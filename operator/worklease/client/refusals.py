@@ -26,7 +26,9 @@ from worklease.protocol.moments import parse_rfc3339
 
 UNTIL = re.compile(r"until about (\S+Z)")
 MESSAGE_MAX = 1000
+NO_SUCH_WORK = "there is no such work item"
 VIEWER_ROLE, AGENT_ROLE = "worklease-viewer", "worklease-agent"
+EVERYWHERE = "at the cluster scope"
 _MISSING_VERB = re.compile(r'cannot (\w+) resource "(\w+)"')
 
 _MESSAGES = {check.name: check.message for rule in statements.RULES for check in rule.checks}
@@ -82,6 +84,8 @@ def not_permitted(lease: str, error: ApiError, least: str = AGENT_ROLE) -> NotPe
     verb, kind = found[1], found[2]
     role = smallest_role(kind, verb, least)
     said = f"the verb {verb} on {kind} is missing" + (f"; ClusterRole {role} has it" if role else "")
+    if role and EVERYWHERE in str(error):
+        said += ", given by a ClusterRoleBinding"
     return NotPermitted(lease, f"{said}: {_short(str(error))}")
 
 
@@ -101,7 +105,7 @@ def missing(lease: str, error: NotFound) -> WorkleaseError:
     if f'namespaces "{namespace}" not found' in str(error):
         return NoSuchWork(lease, f"there is no namespace {namespace}")
     if f'"{name}" not found' in str(error):
-        return NoSuchWork(lease, "there is no such work item")
+        return NoSuchWork(lease, NO_SUCH_WORK)
     if f"{name} has been deleted" in str(error):
         return NoSuchWork(lease, "the work item has been deleted")
     return ConfigurationError(

@@ -64,9 +64,12 @@ class Handoffs:
         self.agenda = Agenda(clock, self._settle, head_start_seconds, self._defect)
         metrics.queued.labels("Handoff").set_function(self.agenda.__len__)
 
+    def heard(self) -> None:
+        """An event of the watch has come."""
+        self._metrics.events.labels("Handoff").inc()
+
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of a handoff as the server has it, and act if it asks for that."""
-        self._metrics.events.labels("Handoff").inc()
         handoff = self._take(raw)
         if handoff is not None:
             if handoff.spec.response is not None:  # else the lease has nothing to do with it

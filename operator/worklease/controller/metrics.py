@@ -127,12 +127,17 @@ class Metrics:
         )
         self.watch_age = Gauge(
             "worklease_watch_age_seconds",
-            "Since the watch last received anything, bookmarks included.",
+            "For how long the most silent watch has received nothing, bookmarks included, or has been away.",
+            registry=registry,
+        )
+        self.blind = Gauge(
+            "worklease_watch_blind",
+            "1 while no lease is timed: the watch is down, or the API server does not answer.",
             registry=registry,
         )
         self.watch_blind = Counter(
             "worklease_watch_blind_seconds",
-            "For how long the watch was down; deadlines moved as much.",
+            "For how long no lease was timed; deadlines moved as much.",
             registry=registry,
         )
         self.restarts = Counter("worklease_watch_restarts", "Restarts of the watching part.", registry=registry)

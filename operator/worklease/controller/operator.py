@@ -16,6 +16,7 @@ from worklease.controller.metrics import Metrics
 from worklease.controller.pulse import Pulse
 from worklease.controller.reconciler import Settings
 from worklease.controller.recorder import Recorder
+from worklease.controller.requirements import Requirements
 from worklease.controller.view import View
 from worklease.kube.credentials import Source
 from worklease.kube.session import Session
@@ -23,6 +24,7 @@ from worklease.kube.swap import path_of
 
 logger = logging.getLogger(__name__)
 
+USER_AGENT = f"worklease-operator/{__version__}"
 HEALTH_CHECK_SECONDS = 0.5
 PAUSED_SECONDS = 1.0
 """A check that comes later than this was held up on this side: nobody has been listening."""
@@ -58,11 +60,12 @@ class Operator:
         self._health = watch.WatchHealth()
         self._health.expected = len(watch.KINDS) * max(1, len(options.namespaces))
         self._pulse: Pulse | None = None
+        self._requirements: Requirements | None = None
         self._trouble = "the watch has not been opened yet"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Raises ConfigurationError when there are no credentials; whatever else happens is survived or a defect."""
-        async with await Session.open(self.options.source, user_agent=f"worklease-operator/{__version__}") as session:
+        async with await Session.open(self.options.source, user_agent=USER_AGENT) as session:
             view = View()
             clock = WatchClock(session.server_clock)
             clock.stop(time.monotonic())
@@ -71,6 +74,7 @@ class Operator:
             namespaces = self.options.namespaces
             pulse = self._pulse = Pulse(session, path_of(namespaces[0] if namespaces else ""))
             kinds = Kinds(session, pulse, clock, view, metrics, recorder, self.options.settings)
+            requirements = self._requirements = Requirements(session.credentials, namespaces, user_agent=USER_AGENT)
             runner = await probes.serve(
                 self.options.host,
                 self.options.port,
@@ -85,7 +89,8 @@ class Operator:
                     jobs = [group.create_task(job) for job in kinds.jobs(namespaces)]
                     jobs.append(group.create_task(recorder.run()))
                     jobs.append(group.create_task(pulse.keep()))
-                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, kinds)))
+                    jobs.append(group.create_task(requirements.keep()))
+                    jobs.append(group.create_task(self._keep_clock(pulse, clock, metrics, kinds, requirements)))
                     await self._keep_watching(session, metrics, kinds, stop)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_SECONDS):
@@ -134,7 +139,9 @@ class Operator:
             return False
         return time.monotonic() - max(started_at, closed_at, self._health.progress_at) > STUCK_SECONDS
 
-    async def _keep_clock(self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds) -> None:
+    async def _keep_clock(
+        self, pulse: Pulse, clock: WatchClock, metrics: Metrics, kinds: Kinds, requirements: Requirements
+    ) -> None:
         """Stop the clock while the watch is down or the store does not answer."""
         checked_at = time.monotonic()
         while True:
@@ -145,6 +152,7 @@ class Operator:
                 self._health.excuse(late)
                 pulse.excuse()
             metrics.watch_age.set(self._health.age_seconds())
+            metrics.blind.set(clock.blind)
             unseen, unanswered = self._health.blind_since(), pulse.silent_since()
             since = min((at for at in (unseen, unanswered) if at is not None), default=None)
             if since is None and self._health.closed_at is None and clock.blind:
@@ -152,6 +160,7 @@ class Operator:
                 metrics.watch_blind.inc(blind)
                 logger.info("leases are timed again; every deadline is %.1f s later", blind)
                 kinds.clock_resumed()
+                requirements.ask_again()
             elif since is not None and not clock.blind:
                 clock.stop(since)
                 what = "the watch is down" if unanswered is None else "the API server does not answer"
@@ -165,7 +174,9 @@ class Operator:
         return f"no watch for {deaf:.0f} s although the API server answers" if deaf > DEAF_SECONDS else None
 
     def _unready(self) -> str | None:
-        pulse = self._pulse
+        pulse, requirements = self._pulse, self._requirements
+        if requirements is not None and requirements.trouble is not None:
+            return requirements.trouble
         silent = pulse is not None and pulse.silent_since() is not None
         if not self._health.ever_open or self._health.blind_since() is not None or silent:
             return pulse.trouble if pulse is not None and pulse.trouble is not None else self._trouble

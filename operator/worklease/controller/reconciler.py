@@ -89,9 +89,12 @@ class Reconciler:
         metrics.queued.labels("WorkLease").set_function(self.agenda.__len__)
         self._unreadable: dict[str, stalls.Unreadable] = {}
 
+    def heard(self) -> None:
+        """An event of the watch has come."""
+        self._metrics.events.labels("WorkLease").inc()
+
     def see(self, raw: dict[str, Any]) -> None:
         """Take note of an object as the server has it, and act if it asks for that."""
-        self._metrics.events.labels("WorkLease").inc()
         entry = self._take(raw)
         if entry is not None:
             self._consider(entry)
@@ -222,7 +225,7 @@ class Reconciler:
             else:
                 self._won(entry, decision, self.agenda.succeeded(uid))
                 self._take(stored)
-                entry = self._view.get(uid)
+                conflicts, raw, entry = 0, None, self._view.get(uid)
 
     def _defect(self, uid: str) -> None:
         """Deciding on an object raised what nobody expected."""

@@ -1,5 +1,6 @@
 """What the operator knows of every lease: the newest object it has seen, and its own observation of the tenure."""
 
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -32,15 +33,29 @@ def revision_of(version: str) -> int:
 
 
 _NO_FIELDS: set[str] = set()
+# Texts that are the same in many tenures, conditions and objects.
+_OF_CONDITIONS = {"type", "status", "reason", "message"}
+_OF_TENURES = {"holder_identity", "instance", "purpose", "grant_reason", "grant_message", "end_reason", "end_message"}
+_REPEATED = _OF_CONDITIONS | _OF_TENURES
 
 
 def _slim(part: Part) -> None:
-    """Drop what pydantic remembers of which fields were given: a set for each map, half of what an object takes."""
+    """Drop what pydantic remembers of which fields were given: a set for each map, half of what an object takes.
+
+    Texts that are repeated are kept once.
+    """
     object.__setattr__(part, "__pydantic_fields_set__", _NO_FIELDS)
-    for value in part.__dict__.values():
-        for inner in value if type(value) is tuple else (value,):
-            if isinstance(inner, Part):
-                _slim(inner)
+    fields = part.__dict__
+    for name, value in fields.items():
+        if type(value) is tuple:
+            for inner in value:
+                if isinstance(inner, Part):
+                    _slim(inner)
+        elif type(value) is str:
+            if name in _REPEATED:
+                fields[name] = sys.intern(value)
+        elif isinstance(value, Part):
+            _slim(value)
 
 
 class View:

@@ -33,49 +33,52 @@ KOPF = str(Path(kopf.__file__).parent)
 
 
 class WatchHealth:
-    """When watches received anything, and how many are open. Times are time.monotonic()."""
+    """Which watches are open, and when each received anything. Times are time.monotonic()."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self.open = 0
+        self._heard_at: dict[object, float] = {}
         self.expected = 1
-        self.last_heard = monotonic()
         self.closed_at: float | None = monotonic()
+        """Since when fewer are open than are expected."""
         self.ever_open = False
         self.progress_at = monotonic()
         """When a list was answered last: a watch follows on it."""
 
-    def opened(self) -> None:
-        self.open += 1
+    def opened(self, watch: object) -> None:
+        self._heard_at[watch] = self._monotonic()
         self.ever_open = True
-        self.last_heard = self._monotonic()
-        if self.open >= self.expected:
+        if len(self._heard_at) >= self.expected:
             self.closed_at = None
 
     def listed(self) -> None:
         self.progress_at = self._monotonic()
 
-    def heard(self) -> None:
-        self.last_heard = self._monotonic()
+    def heard(self, watch: object) -> None:
+        self._heard_at[watch] = self._monotonic()
 
-    def closed(self) -> None:
-        self.open -= 1
-        if self.open < self.expected and self.closed_at is None:
+    def closed(self, watch: object) -> None:
+        self._heard_at.pop(watch, None)
+        if len(self._heard_at) < self.expected and self.closed_at is None:
             self.closed_at = self._monotonic()
 
     def excuse(self, seconds: float) -> None:
         """For this long we did not listen."""
-        self.last_heard = min(self._monotonic(), self.last_heard + seconds)
+        now = self._monotonic()
+        self._heard_at = {watch: min(now, heard_at + seconds) for watch, heard_at in self._heard_at.items()}
 
     def age_seconds(self) -> float:
-        return self._monotonic() - self.last_heard
+        """For how long the watch that has been silent, or away, for longest has been so."""
+        now = self._monotonic()
+        return now - min([now if self.closed_at is None else self.closed_at, *self._heard_at.values()])
 
     def blind_since(self) -> float | None:
-        """Since when nothing could be seen, if it is down now."""
+        """Since when something could not be seen, if it is so now."""
         now = self._monotonic()
-        if self.closed_at is not None:
-            return self.closed_at if now - self.closed_at > REOPEN_SECONDS else None
-        return self.last_heard if now - self.last_heard > SILENT_SECONDS else None
+        silent_since = min(self._heard_at.values(), default=now)
+        if self.closed_at is not None and now - self.closed_at > REOPEN_SECONDS:
+            return min(self.closed_at, silent_since)
+        return silent_since if now - silent_since > SILENT_SECONDS else None
 
 
 class _HeardContent:
@@ -89,13 +92,13 @@ class _HeardContent:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        self._health.opened()
+        self._health.opened(self)
         try:
             async for chunk in self._content.iter_chunked(size):
-                self._health.heard()
+                self._health.heard(self)
                 yield chunk
         finally:
-            self._health.closed()
+            self._health.closed(self)
 
 
 def response_class_for(health: WatchHealth) -> type[aiohttp.ClientResponse]:
@@ -169,6 +172,9 @@ def settings() -> kopf.OperatorSettings:
 class Kind(Protocol):
     """What hears of the objects of one kind."""
 
+    def heard(self) -> None:
+        """An event of the watch has come."""
+
     def see(self, raw: dict[str, Any]) -> None:
         """An object as it is now."""
 
@@ -200,6 +206,7 @@ def registry(
 def _handler(kind: Kind) -> Callable[..., Any]:
     async def seen(type: str | None, event: Any, **_: Any) -> None:
         raw = event["object"]
+        kind.heard()
         if type == "DELETED":
             kind.forget(raw["metadata"]["uid"])
         else:

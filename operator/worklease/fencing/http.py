@@ -166,6 +166,8 @@ class RequestFence:
         except FencingError as error:
             self.refusal = error
             raise
+        if isinstance(self.refusal, MarkUnavailable):  # As when a lock was waited for by trying again.
+            self.refusal = None
         return token
 
     def overrules(self, status: int) -> FencingError | None:

@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from worklease.errors import EffectMismatch, MalformedToken
+from worklease.errors import EffectMismatch, MalformedToken, MarkUnavailable
 from worklease.fencing.sql import fence
 from worklease.fencing.token import MAX_CLAIM, MAX_LEASE, Token
 
@@ -75,11 +75,19 @@ def once(connection: Connection, token: Token, effect_id: str, request: bytes, p
     digest = hashlib.sha256(request).hexdigest()
     key = (effect.c.lease == token.lease) & (effect.c.id == effect_id)
     values = {"lease": token.lease, "id": effect_id, "epoch": token.epoch, "request_digest": digest}
-    if connection.execute(_BEGIN, values).rowcount == 0:
+    begun = connection.execute(_BEGIN, values).rowcount
+    if begun not in (0, 1):
+        raise MarkUnavailable("this driver does not tell whether the effect is new, so it is refused")
+    if begun == 0:
         first = connection.execute(select(effect.c.request_digest, effect.c.result).where(key)).one()
         if first.request_digest != digest:
             raise EffectMismatch(
                 f"effect {effect_id} of {token.lease} was a different request before; a new effect needs a new id"
+            )
+        if first.result is None:
+            raise MarkUnavailable(
+                f"effect {effect_id} of {token.lease} was begun and has no answer, since a transaction was committed "
+                "although `perform` had failed: find out whether it happened, then delete its row or give it its result"
             )
         return Answer(first.result, replayed=True)
     result = perform()

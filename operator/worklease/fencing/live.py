@@ -38,6 +38,8 @@ def standing(worklease: Mapping[str, Any], lease: str, epoch: int) -> None:
     the WorkLease of that name.
     """
     *_, namespace, name = Token(lease, epoch).lease.split("/")
+    if not isinstance(worklease, Mapping):
+        raise MarkUnavailable(f"the WorkLease {namespace}/{name} was asked for, and no object was given")
     metadata = _object(worklease, "metadata")
     found = (worklease.get("kind", KIND), metadata.get("namespace", namespace), metadata.get("name", name))
     if found != (KIND, namespace, name):

@@ -80,6 +80,8 @@ $fence$;
 --         FOR EACH STATEMENT EXECUTE FUNCTION worklease_fence_trigger();
 -- or, where a column of the table names the lease that a row belongs to:
 --         FOR EACH ROW EXECUTE FUNCTION worklease_fence_trigger('lease');
+-- by an owner of the table who may: GRANT EXECUTE ON FUNCTION worklease_fence_trigger() TO the_owner;
+-- On a partitioned table FOR EACH ROW: a trigger of the statement does not see a write to a partition by its name.
 -- The writer says who it is, in the transaction that writes:
 --     SELECT set_config('worklease.token', 'payments/invoice-42@1482', true);
 CREATE OR REPLACE FUNCTION worklease_fence_trigger() RETURNS trigger
@@ -89,6 +91,18 @@ DECLARE
     parts CONSTANT text[] := regexp_match(token, '^([^@]+)@([1-9][0-9]{0,15})(?:#[!-+\--~]{1,64})?$');
     belongs_to text;
 BEGIN
+    IF TG_NARGS > 1 OR (TG_NARGS = 1 AND TG_LEVEL = 'STATEMENT') THEN
+        RAISE EXCEPTION USING
+            ERRCODE = 'invalid_parameter_value',
+            MESSAGE = format('the trigger %I takes one column, and that FOR EACH ROW only: it would not be compared',
+                             TG_NAME);
+    END IF;
+    IF TG_LEVEL = 'STATEMENT' AND (SELECT relkind = 'p' FROM pg_class WHERE oid = TG_RELID) THEN
+        RAISE EXCEPTION USING
+            ERRCODE = 'invalid_parameter_value',
+            MESSAGE = format('the trigger %I of a partitioned table must be FOR EACH ROW: '
+                             'it does not see writes to a partition by name', TG_NAME);
+    END IF;
     IF token = '' THEN
         RAISE EXCEPTION USING
             ERRCODE = 'WL428',
@@ -98,7 +112,7 @@ BEGIN
         RAISE EXCEPTION USING
             ERRCODE = 'WL400', MESSAGE = 'worklease.token is not a fencing token, LEASE@EPOCH or LEASE@EPOCH#CLAIM';
     END IF;
-    IF TG_LEVEL = 'ROW' AND TG_NARGS = 1 THEN
+    IF TG_NARGS = 1 THEN
         FOREACH belongs_to IN ARRAY CASE TG_OP
             WHEN 'INSERT' THEN ARRAY[to_jsonb(NEW) ->> TG_ARGV[0]]
             WHEN 'DELETE' THEN ARRAY[to_jsonb(OLD) ->> TG_ARGV[0]]
@@ -130,4 +144,4 @@ BEGIN
     EXECUTE format('ALTER FUNCTION worklease_fence_trigger() SET search_path = %I, pg_temp', current_schema());
 END
 $secure$;
-REVOKE EXECUTE ON FUNCTION worklease_fence(text, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION worklease_fence(text, bigint), worklease_fence_trigger() FROM PUBLIC;

@@ -60,4 +60,6 @@ class Fence:
             if code == "BADEPOCH":
                 raise MarkUnavailable(f"{self.mark_key(token.lease)} does not hold a mark: {error}") from error
             raise
+        if not isinstance(replies, list):
+            raise TypeError("this client queues commands, so nothing was checked: give the client, not a pipeline")
         return replies

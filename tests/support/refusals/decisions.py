@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.deciding import FREED
 from support.refusals import SCHEMA, Row
 from support.refusals.states import (
     available,
@@ -16,13 +17,12 @@ from support.refusals.states import (
     reserved,
     revoked,
 )
-from support.statements import OPERATOR, Work, beyond, decides, now
+from support.statements import OPERATOR, Work, beyond, decides
+from support.words import now
 
 NO_HIGHER = "another holder or claim needs a higher epoch"
 NOT_BACK = "an ended tenure does not come back at its epoch"
 UNNAMED = "a held lease has a holder, a claim and terms"
-
-FREES = {"holderIdentity": None, "instance": None}
 
 
 def lower(work: Work) -> int:
@@ -33,11 +33,11 @@ def lower(work: Work) -> int:
 DECISION = (
     Row("a lapsed lease", held, OPERATOR, decides(phase="Jeopardy")),
     Row("a renewal in jeopardy", jeopardy, OPERATOR, decides(phase="Held")),
-    Row("an expiry", jeopardy, OPERATOR, decides(phase="Expired", **FREES)),
-    Row("an expiry of a lease without jeopardy", held, OPERATOR, decides(phase="Expired", **FREES)),
-    Row("a release", held, OPERATOR, decides(phase="Released", **FREES)),
-    Row("a completion", completion_stated, OPERATOR, decides(phase="Completed", **FREES)),
-    Row("a completion revoked", reopening, OPERATOR, decides(phase="Revoked", **FREES)),
+    Row("an expiry", jeopardy, OPERATOR, decides(phase="Expired", **FREED)),
+    Row("an expiry of a lease without jeopardy", held, OPERATOR, decides(phase="Expired", **FREED)),
+    Row("a release", held, OPERATOR, decides(phase="Released", **FREED)),
+    Row("a completion", completion_stated, OPERATOR, decides(phase="Completed", **FREED)),
+    Row("a completion revoked", reopening, OPERATOR, decides(phase="Revoked", **FREED)),
     Row(
         "a reservation",
         held,
@@ -63,7 +63,7 @@ DECISION = (
     Row("another holder at the same epoch", held, OPERATOR, decides(holderIdentity="b"), "status.grant", NO_HIGHER),
     Row("another process at the same epoch", held, OPERATOR, decides(instance="host:x/9"), "status.grant", NO_HIGHER),
     Row("another claim at the same epoch", held, OPERATOR, decides(claimID="other"), "status.grant", NO_HIGHER),
-    Row("a claim that is forgotten", held, OPERATOR, decides(claimID=None, phase="Expired", **FREES), "status.grant"),
+    Row("a claim that is forgotten", held, OPERATOR, decides(claimID=None, phase="Expired", **FREED), "status.grant"),
     Row("another claim on free work at the same epoch", expired, OPERATOR, decides(claimID="other"), "status.grant"),
     Row(
         "a holder of free work at the same epoch",

@@ -36,7 +36,6 @@ from support.statements import (
     checkpoints,
     completes,
     drops,
-    effect,
     logs,
     moves,
     past,
@@ -46,6 +45,7 @@ from support.statements import (
     revokes,
     states,
 )
+from support.words import effect
 from worklease.api.fields import EFFECTS_MAX
 
 NEW = "a new effect needs a lease that is held"
@@ -77,7 +77,7 @@ def earlier(state: str) -> State:
 
 def full(work: Work, who: str) -> list[dict[str, object]]:
     """As many effects as there may be."""
-    return [effect(f"e{number}", work.epoch) for number in range(EFFECTS_MAX)]
+    return [effect(work.epoch, f"e{number}") for number in range(EFFECTS_MAX)]
 
 
 EFFECT_ADDED = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from support.refusals import POLICY, SCHEMA, Row
 from support.refusals.states import available, held, unmade
-from support.statements import ADMIN, ALICE, Saying, Work, claim, configures, creates, effect, now, revokes
+from support.statements import ADMIN, ALICE, Saying, Work, claim, configures, creates, revokes
+from support.words import effect, now
 from worklease.api.fields import CREATED_EPOCH_MAX
 
 NO_ROOM = CREATED_EPOCH_MAX + 1
@@ -20,7 +21,7 @@ def born(epoch: int) -> dict[str, object]:
         "release": {"epoch": epoch, "reason": ""},
         "revocation": {"epoch": epoch, "reason": "x"},
         "completion": {"epoch": epoch, "outcome": "Failed", "message": ""},
-        "effects": [effect("e1", epoch)],
+        "effects": [effect(epoch)],
     }
 
 

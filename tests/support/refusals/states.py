@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from support.deciding import FREED
 from support.statements import (
     ADMIN,
     ALICE,
@@ -53,7 +54,7 @@ def unmade(work: Work) -> None:
 
 def ended(phase: str) -> tuple[str, Deed]:
     """The operator sees that the tenure has ended."""
-    return OPERATOR, decides(phase=phase, holderIdentity=None, instance=None)
+    return OPERATOR, decides(phase=phase, **FREED)
 
 
 jeopardised: tuple[str, Deed] = (OPERATOR, decides(phase="Jeopardy"))

@@ -40,9 +40,7 @@ class Checker:
         if known > token.epoch:  # Marks only grow, whoever moves them: a refusal needs no second look.
             raise StaleEpoch(token.lease, token.epoch, known)
         if known < token.epoch or not self._store.exclusive:
-            known = await self._move(token)
-            if known > token.epoch:
-                raise StaleEpoch(token.lease, token.epoch, known)
+            token.admitted_at(await self._move(token))
 
     async def ready(self) -> None:
         """Raises MarkUnavailable when the store does not answer."""
@@ -76,6 +74,9 @@ class Checker:
                 except MarkUnavailable as error:
                     log.error("%d checks refused: %s", sum(map(len, batch.values())), error)
                     self._answer(batch, error)
+                except Exception as error:  # A defect: those who wait are refused, and the next batch is tried.
+                    log.exception("%d checks refused", sum(map(len, batch.values())))
+                    self._answer(batch, MarkUnavailable(f"the store failed: {type(error).__name__}"))
                 else:
                     self._remember(marks)
                     self._answer(batch, marks)
@@ -98,4 +99,4 @@ class Checker:
                 if isinstance(marks, MarkUnavailable):
                     future.set_exception(MarkUnavailable(str(marks)))
                 else:
-                    future.set_result(marks[lease])
+                    future.set_result(marks.get(lease, 0))  # A mark that was not given back admits nothing.

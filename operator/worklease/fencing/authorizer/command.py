@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from worklease import __version__
+from worklease.addresses import address, shown
 from worklease.errors import MarkUnavailable
 from worklease.fencing.authorizer.checker import Checker
 from worklease.fencing.authorizer.stores import Store, open_store
@@ -36,15 +39,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"sqlite:PATH, owned by this process alone, or postgresql://..., for any number of replicas; "
         f"by default the environment's {STORE_VARIABLE}, where a password belongs",
     )
-    parser.add_argument("--http", default="127.0.0.1:9412", help="HOST:PORT, by default %(default)s")
-    parser.add_argument("--grpc", default="", help="HOST:PORT for ext_authz over gRPC; off by default")
+    parser.add_argument("--version", action="version", version=f"worklease-fence {__version__}")
+    parser.add_argument(
+        "--http",
+        default="127.0.0.1:9412",
+        metavar="HOST:PORT",
+        type=address,
+        help="where to answer; IPv6 as [::1]:9412, every interface as :9412. Default: %(default)s",
+    )
+    parser.add_argument(
+        "--grpc", metavar="HOST:PORT", type=address, help="where to answer ext_authz over gRPC; off by default"
+    )
     options = parser.parse_args(arguments)
     url = options.store or os.environ.get(STORE_VARIABLE)
     if not url:
         parser.error(f"say where the marks are kept: --store or {STORE_VARIABLE}")
-    host, _, port = options.http.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        parser.error(f"--http is HOST:PORT, not {options.http[:80]!r}")
+    if missing := _missing(grpc=options.grpc is not None, postgresql=url.startswith("postgres")):
+        print(f"worklease-fence: {missing} is missing: pip install 'worklease[fence]'", file=sys.stderr)
+        return EXIT_USAGE
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
@@ -53,13 +65,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"worklease-fence: {error}", file=sys.stderr)
         return EXIT_STORE
     try:
-        listening = socket.create_server((host, int(port)), backlog=MAX_CONNECTIONS)
+        listening = _listen(*options.http)
     except OSError as error:
-        print(f"worklease-fence: cannot listen on {host}:{port}: {error.strerror}", file=sys.stderr)
+        print(f"worklease-fence: cannot listen on {shown(*options.http)}: {error.strerror}", file=sys.stderr)
         store.close()
         return EXIT_PORT
-    with _runner() as runner:
+    with listening, _runner() as runner:
         return runner.run(_serve(store, listening, options.grpc))
+
+
+def _missing(*, grpc: bool, postgresql: bool) -> str | None:
+    """The first module that is needed and not installed."""
+    for module in (
+        "uvicorn",
+        *(("grpc", "google.protobuf") if grpc else ()),
+        *(("psycopg",) if postgresql else ()),
+    ):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            return error.name
+    return None
+
+
+def _listen(host: str | None, port: int) -> socket.socket:
+    if host is None and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=MAX_CONNECTIONS)
+    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+    return socket.create_server((host or "", port), family=family, backlog=MAX_CONNECTIONS)
 
 
 def _runner() -> asyncio.Runner:
@@ -70,7 +103,7 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
-async def _serve(store: Store, listening: socket.socket, grpc_address: str) -> int:
+async def _serve(store: Store, listening: socket.socket, grpc_address: tuple[str | None, int] | None) -> int:
     checker = Checker(store)
     grpc_server = None
     try:
@@ -78,12 +111,14 @@ async def _serve(store: Store, listening: socket.socket, grpc_address: str) -> i
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, setattr, http_server, "should_exit", True)
         if grpc_address:
-            grpc_server = await _start_grpc(checker, grpc_address)
-        log.info("listening on %s:%d%s", *listening.getsockname()[:2], grpc_address and f", for gRPC {grpc_address}")
+            try:
+                grpc_server = await _start_grpc(checker, *grpc_address)
+            except RuntimeError as error:  # How grpc reports an address that it cannot have.
+                log.error("cannot listen on %s: %s", shown(*grpc_address), error)
+                return EXIT_PORT
+        over_grpc = f", for gRPC {shown(*grpc_address)}" if grpc_address else ""
+        log.info("listening on %s%s", shown(*listening.getsockname()[:2]), over_grpc)
         await http_server.serve(sockets=[listening])
-    except RuntimeError as error:  # How grpc reports an address that it cannot have.
-        log.error("cannot listen on %s: %s", grpc_address, error)
-        return EXIT_PORT
     finally:
         if grpc_server is not None:
             await grpc_server.stop(GRACE_SECONDS)
@@ -118,14 +153,14 @@ def _http_server(checker: Checker) -> Any:
     )
 
 
-async def _start_grpc(checker: Checker, address: str) -> Any:
+async def _start_grpc(checker: Checker, host: str | None, port: int) -> Any:
     import grpc.aio
 
     from worklease.fencing.authorizer.ext_authz import handler
 
     server = grpc.aio.server(maximum_concurrent_rpcs=MAX_CONNECTIONS)
     server.add_generic_rpc_handlers((handler(checker),))
-    server.add_insecure_port(address)
+    server.add_insecure_port(shown(host or "::", port))  # Which is every interface, of IPv4 alone where that is all.
     await server.start()
     return server
 

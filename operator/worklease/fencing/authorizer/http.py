@@ -32,6 +32,8 @@ def application(checker: Checker) -> Callable[[Scope, Any, Send], Awaitable[None
             await _answer(send, *await _for_nginx(checker, scope["headers"]))
         elif path == CHECK or path.startswith(CHECK + "/"):
             await _answer(send, *await _direct(checker, scope["headers"]))
+        elif scope["method"] not in ("GET", "HEAD"):  # A probe's answer must not admit an effect.
+            await _answer(send, 404, [], b"")
         elif path == "/healthz":
             await _answer(send, 200, [], b"")
         elif path == "/readyz":

@@ -54,7 +54,9 @@ class SqliteStore:
                 sqlite.SCHEMA,
                 "COMMIT",
             ):
-                self._connection.execute(statement)
+                answer = self._connection.execute(statement).fetchone()
+                if answer == ("memory",):
+                    raise sqlite3.OperationalError("its marks would be kept in memory only, and forgotten at the end")
         except sqlite3.Error as error:
             self._connection.close()
             if "locked" in str(error):
@@ -136,6 +138,7 @@ class PostgresStore:
         self._connection = self._connect(
             self._conninfo,
             autocommit=True,
+            target_session_attrs="read-write",  # A standby may lag behind a later epoch's mark.
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
             options=f"-c synchronous_commit=on -c statement_timeout={STATEMENT_TIMEOUT_MILLISECONDS} "
             f"-c lock_timeout={LOCK_TIMEOUT_MILLISECONDS} -c default_transaction_isolation=read\\ committed",
