@@ -64,11 +64,11 @@ def test_an_agent_holds_through_the_server_beside_it_as_its_pod(cluster: Cluster
     work = Work.create(cluster, namespace, WORK, lease_seconds=600)
     instance = deploy(cluster, namespace, end)
 
-    def reached() -> dict[str, Any] | None:
+    def reached() -> dict[str, Any]:
         status = work.status
         logged = [effect["state"] for effect in work.read()["spec"]["effects"]]
         wanted = "Completed" if end == "complete" else "Held"
-        return dict(status) if status["phase"] == wanted and logged == ["Succeeded"] else None
+        return dict(status) if status["phase"] == wanted and logged == ["Succeeded"] else {}
 
     status = wait_for(reached, "the agent to work", WITHIN_SECONDS, POLL_SECONDS)
     (tenure,) = status["history"]
