@@ -21,7 +21,7 @@ def test_who_may_not_speak_is_told_so_in_one_line(cluster: Cluster, namespace: s
     cluster.kubectl("-n", namespace, "create", "-f", "-", given=WORK)
     hold = ("worklease", "hold", "invoice-42", "--purpose=try", "--", "worklease", "--version")
     stranger = pods.run("stranger", "stranger", *hold)
-    assert stranger.exit_code == Exit.REFUSED
+    assert stranger.exit_code == Exit.REFUSED, stranger.log
     (line,) = stranger.log.splitlines()
     assert "the verb get on workleases is missing" in line
     assert f"system:serviceaccount:{namespace}:stranger" in line

@@ -166,6 +166,7 @@ class Operator:
                 clock.stop(since)
                 what = "the watch is down" if unanswered is None else "the API server does not answer"
                 logger.warning("%s; no lease lapses until it is back", what)
+                requirements.ask_again()
 
     def _unhealthy(self) -> str | None:
         since = self._health.blind_since()

@@ -47,8 +47,8 @@ class WatchHealth:
 
     def opened(self, watch: object) -> None:
         self._heard_at[watch] = self._monotonic()
-        self.ever_open = True
         if len(self._heard_at) >= self.expected:
+            self.ever_open = True
             self.closed_at = None
 
     def listed(self) -> None:
