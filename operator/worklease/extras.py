@@ -1,9 +1,14 @@
-"""Commands that need an extra of this package: each starts, or says what to install, as worklease-operator does."""
+"""Commands that need an extra of this package: each starts, or says in one line what to install."""
 
 import importlib
 import sys
 
 EXIT_NOT_INSTALLED = 2
+
+
+def operator() -> int:
+    """worklease-operator."""
+    return _run("worklease-operator", "worklease.controller.command", extra="operator")
 
 
 def fence() -> int:

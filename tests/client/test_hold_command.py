@@ -79,7 +79,7 @@ def test_a_command_that_ends_well_can_complete_the_work(cluster: Cluster, namesp
 
 
 def test_refusals_have_their_exit_codes(cluster: Cluster, namespace: str, agent: Identity, other: Identity) -> None:
-    """3 for leased work, 124 for a wait that was too long, 2 for wrong usage; nothing has run (cases 13, 18)."""
+    """3 for leased work, 1 for none, 124 for a wait in vain, 2 for wrong usage; nothing ran (cases 13, 18)."""
     work = Work.create(cluster, namespace, lease_seconds=60)
     work.hold(Agent.of(other))
     shell = Shell(agent, namespace)
@@ -88,7 +88,7 @@ def test_refusals_have_their_exit_codes(cluster: Cluster, namespace: str, agent:
     assert "work is leased until about 2" in err
     assert shell.call("hold", work.name, "--wait", "0.5", "--", "echo", "ran")[:2] == (Exit.WAITED, "")
     assert shell.call("hold", work.name)[0] == Exit.USAGE
-    assert shell.call("hold", "none", "--", "true")[0] == Exit.REFUSED
+    assert shell.call("hold", "none", "--", "true")[0] == Exit.ERROR
 
 
 def test_a_revoked_command_is_killed_with_all_that_it_started(

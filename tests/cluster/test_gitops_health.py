@@ -15,7 +15,7 @@ import yaml
 import kstatus
 from support.cluster import Cluster
 from support.gitops import EXAMPLES
-from support.offering import WITHIN_SECONDS, Offer, Team, hold, teamed, working
+from support.offering import WITHIN_SECONDS, Offer, Team, teamed, working
 from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
 from support.words import fresh
@@ -55,7 +55,7 @@ def _handoffs(team: Team) -> dict[str, Object]:
         made[phase] = Offer.make(work, team.alice, team.bob, claimWithinSeconds=seconds)
         made[phase].accept(team.bob)
         if phase == "Completed":
-            hold(work, team.bob)
+            work.hold(team.bob)
     nothing = Work(team.cluster, team.namespace, f"work-{fresh()}")
     made["answered in vain"] = Offer.make(nothing, team.cluster.admin, team.bob)
     made["answered in vain"].respond(team.bob, "Accepted").must()

@@ -10,7 +10,7 @@ import pytest
 from support.api import HANDOFFS, WORKLEASES
 from support.cluster import Cluster, Identity
 from support.gitops import POLICY, ArgoCD, Flux, Manifest, Tool, example, taken_over
-from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold, target
+from support.offering import WITHIN_SECONDS, Offer, Team, target
 from support.speaking import Agent, Work
 from support.waiting import wait_for
 from support.words import adds, fresh, now
@@ -96,7 +96,7 @@ def test_git_undoes_no_statement_of_an_agent(tool: Tool, team: Team) -> None:
     tool.must_sync()
     wait_for(lambda: work.condition("Claimable"), "the work to be seen", WITHIN_SECONDS)
     unmoved(tool, work.path)
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     unmoved(tool, work.path)
     work.renew(team.alice, epoch).must()
     checkpoint = {"epoch": epoch, "uri": "s3://1", "digest": "sha256:1", "previousDigest": ""}
@@ -121,7 +121,7 @@ def test_what_kubectl_said_under_flux_without_the_policy(account: Identity, team
     flux.must_sync()
     claim = team.alice.claim(work.epoch)
     work.patch(team.alice, adds(claim=claim), fieldManager="kubectl-patch").must()
-    granted(work, claim["id"])
+    work.granted(claim["id"])
     (answer,) = flux.sync().values()
     assert (answer.status, "the claim still has force" in answer.message) == (422, True)
     assert work.read()["spec"]["claim"] == claim
@@ -144,7 +144,7 @@ def test_agents_undo_no_policy(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     for field, value in {"suspend": True, "leaseDurationSeconds": 86400, "jeopardyDurationSeconds": 0}.items():
         refused = work.say(team.alice, **{field: value})
         assert (refused.status, "verb configure" in refused.message) == (403, True)
@@ -162,7 +162,7 @@ def test_self_heal_restores_what_git_lists(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     work.say(team.cluster.admin, suspend=True, leaseDurationSeconds=60).must()
     tool.must_sync()
     spec = work.read()["spec"]
@@ -181,7 +181,7 @@ def test_suspend_in_git_closes_admission_and_opens_it(tool: Tool, team: Team) ->
     manifest["spec"] = {**manifest["spec"], "suspend": False}
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     manifest["spec"] = {**manifest["spec"], "suspend": True}
     tool.commit(manifest)
     tool.must_sync()
@@ -193,7 +193,7 @@ def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, tea
     plain, work = named(example("invoice-42.yaml"), team)
     decider.commit(plain)
     decider.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     incident, _ = named(example("incident/invoice-42.yaml"), team, work.name)
     incident["spec"] = {**incident["spec"], "revocation": {**incident["spec"]["revocation"], "epoch": epoch}}
     decider.commit(incident)
@@ -203,7 +203,7 @@ def test_a_revocation_in_git_ends_one_tenure_and_no_later_one(decider: Tool, tea
     incident["spec"] = {**incident["spec"], "suspend": False}
     decider.commit(incident)
     decider.must_sync()
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     unmoved(decider, work.path)
     assert (work.epoch, work.status["phase"]) == (higher, "Held")
     decider.commit(plain)
@@ -217,7 +217,7 @@ def test_git_revokes_only_with_the_verb(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     tool.commit({**manifest, "spec": {**manifest["spec"], "revocation": {"epoch": epoch, "reason": "INC"}}})
     (answer,) = tool.sync().values()
     assert (answer.status, "verb revoke" in answer.message) == (403, True)
@@ -229,7 +229,7 @@ def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> 
     manifest, work = named(example("invoice-42.yaml"), team)
     decider.commit(manifest)
     decider.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     handoff, offer = offered(work, team.bob)
     decider.commit(handoff)
     decider.must_sync()
@@ -237,7 +237,7 @@ def test_a_team_hands_work_over_by_a_pull_request(decider: Tool, team: Team) -> 
     unmoved(decider, work.path, offer.path)
     offer.accept(team.bob)
     unmoved(decider, work.path, offer.path)
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     offer.reaches("Completed")
     unmoved(decider, work.path, offer.path)
     decider.remove(handoff)
@@ -283,7 +283,7 @@ def test_pruning_a_handoff_takes_nothing_back(answered: bool, decider: Tool, tea
     decider.must_sync()
     if answered:
         assert work.status["successor"]["holderIdentity"] == team.bob.identity.username
-        assert hold(work, team.bob) > epoch
+        assert work.hold(team.bob) > epoch
         assert work.status["grantMessage"] == f"handoff {offer.name}"
     else:
         work.renew(team.alice, epoch).must()
@@ -295,7 +295,7 @@ def test_pruning_ends_no_tenure(tool: Tool, team: Team) -> None:
     manifest, work = named(example("invoice-42.yaml"), team)
     tool.commit(manifest)
     tool.must_sync()
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     tool.remove(manifest)
     (answer,) = tool.sync().values()
     assert (answer.status, "verb revoke" in answer.message) == (403, True)

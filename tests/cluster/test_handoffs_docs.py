@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support import documents
 from support.cluster import Cluster, Identity, KubectlAnswer
-from support.offering import Offer, Team, hold, teamed
+from support.offering import Offer, Team, teamed
 from support.speaking import Agent
 
 README, HANDOFFS, GITOPS = "README.md", "docs/handoffs.md", "docs/gitops.md"
@@ -29,7 +29,7 @@ def typed(text: str, team: Team, who: Agent | Identity, directory: Path) -> str:
 def test_the_holder_hands_work_over_as_in_the_readme(team: Team, tmp_path: Path) -> None:
     """In plain sh, with the holder's own token: the offer is pinned to its tenure and waits."""
     work = team.work(name="invoice-42")
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     printed = typed(documents.block(README, "handoff"), team, team.alice, tmp_path)
     assert "Pending" in printed
     offer = Offer(work, "invoice-42-to-bob")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.api import HANDOFFS
-from support.offering import WITHIN_SECONDS, Offer, Team, hold, signed, target
+from support.offering import WITHIN_SECONDS, Offer, Team, signed, target
 from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
 from support.words import adds, fresh, removes
@@ -28,7 +28,7 @@ def test_the_target_receives_what_was_handed_over(team: Team) -> None:
     assert offer.seen()["epoch"] == epoch
     assert offer.condition("CheckpointMoved") == "False/AsOffered"
     offer.accept(team.bob)
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     done = offer.reaches("Completed")
     assert (done["grantedEpoch"], done["epoch"]) == (higher, epoch)
     assert higher > epoch
@@ -49,10 +49,10 @@ def test_both_objects_tell_the_story_in_events(team: Team) -> None:
     lapsing = Offer.make(work, team.alice, team.bob, claimWithinSeconds=1)
     lapsing.accept(team.bob)
     lapsing.reaches("Lapsed")
-    claimed = hold(work, team.alice)
+    claimed = work.hold(team.alice)
     offer = Offer.make(work, team.alice, team.bob)
     offer.accept(team.bob)
-    hold(work, team.bob)
+    work.hold(team.bob)
     offer.reaches("Completed")
     assert claimed > epoch
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_moves_while_the_offer_waits(team: Team) -> None:
     work.say(team.alice, checkpoint=second).must()
     wait_for(lambda: offer.condition("CheckpointMoved") == "True/Moved", "the condition", WITHIN_SECONDS)
     offer.accept(team.bob)
-    hold(work, team.bob)
+    work.hold(team.bob)
     offer.reaches("Completed")
     assert offer.condition("CheckpointMoved") == "True/Moved"
 
@@ -128,10 +128,10 @@ def test_a_lease_that_comes_after_its_handoff(team: Team) -> None:
     work = team.work(name=name)
     wait_for(lambda: offer.condition("WorkLeaseMissing") == "False/Found", "the lease to be seen", WITHIN_SECONDS)
     assert "epoch" not in offer.status
-    epoch = hold(work, team.alice)
+    epoch = work.hold(team.alice)
     wait_for(lambda: offer.status.get("epoch") == epoch, "the offer to be pinned", WITHIN_SECONDS)
     offer.accept(team.bob)
-    assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+    assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_to_oneself_is_refused(team: Team) -> None:
@@ -155,7 +155,7 @@ def test_an_offer_of_somebody_who_does_not_hold_blocks_nothing(team: Team) -> No
         assert foreign.message.startswith("NotTheHolder: ")
         assert foreign.condition("Ready") == "True/Stale"
     own.accept(team.bob)
-    assert hold(work, team.bob) == own.reaches("Completed")["grantedEpoch"]
+    assert work.hold(team.bob) == own.reaches("Completed")["grantedEpoch"]
 
 
 def test_a_released_epoch_offered_again(team: Team) -> None:
@@ -172,7 +172,7 @@ def test_a_released_epoch_offered_again(team: Team) -> None:
 def test_a_stale_epoch_is_named(team: Team) -> None:
     """Case 30: an offer of an earlier tenure, by who had it, comes to nothing."""
     work, epoch = team.held()
-    higher = hold(work, team.alice)
+    higher = work.hold(team.alice)
     assert higher > epoch
     offer = Offer.make(work, team.alice, team.bob, epoch=epoch)
     offer.reaches("Stale")
@@ -184,7 +184,7 @@ def test_a_handoff_recreated_after_it_ended(team: Team) -> None:
     work, epoch = team.held()
     pinned = Offer.make(work, team.cluster.admin, team.bob, "pinned", epoch=epoch)
     pinned.accept(team.bob)
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     pinned.reaches("Completed")
     for name, spec, reason in (("pinned", {"epoch": epoch}, "EpochMoved: "), ("open", {}, "AlreadyTheHolder: ")):
         team.cluster.api.delete(f"{HANDOFFS.format(team.namespace)}/{name}")
@@ -199,17 +199,17 @@ def test_a_handoff_without_an_epoch_recreated_under_another_holder(team: Team) -
     work, epoch = team.held()
     offer = Offer.make(work, team.cluster.admin, team.bob, f"rota-{fresh()}")
     offer.accept(team.bob)
-    hold(work, team.bob)
+    work.hold(team.bob)
     offer.reaches("Completed")
     work.release(team.bob, work.epoch).must()
     work.reaches("Released", within_seconds=WITHIN_SECONDS)
-    third = hold(work, team.carol)
+    third = work.hold(team.carol)
     team.cluster.api.delete(offer.path).must()
     again = Offer.make(work, team.cluster.admin, team.bob, offer.name)
     assert (again.seen()["phase"], again.status["epoch"]) == ("Pending", third)
     assert "successor" not in work.status
     again.accept(team.bob)
-    assert hold(work, team.bob) > third > epoch
+    assert work.hold(team.bob) > third > epoch
 
 
 def test_free_work_is_handed_over_by_an_administrator(team: Team) -> None:
@@ -221,7 +221,7 @@ def test_free_work_is_handed_over_by_an_administrator(team: Team) -> None:
     offer.accept(team.bob)
     refused = work.say(team.carol, claim=team.carol.claim(epoch))
     assert (refused.status, "reserved for the target" in refused.message) == (422, True)
-    assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+    assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_a_reservation_of_free_work_can_be_revoked(team: Team) -> None:
@@ -234,7 +234,7 @@ def test_a_reservation_of_free_work_can_be_revoked(team: Team) -> None:
     offer.reaches("Stale")
     assert offer.message.startswith("TenureEnded: ")
     assert "successor" not in work.status
-    assert hold(work, team.carol) > epoch
+    assert work.hold(team.carol) > epoch
 
 
 def test_held_work_is_handed_over_by_an_administrator(team: Team) -> None:
@@ -244,7 +244,7 @@ def test_held_work_is_handed_over_by_an_administrator(team: Team) -> None:
     assert offer.seen()["epoch"] == epoch
     offer.accept(team.bob)
     work.renew(team.alice, epoch).must()
-    assert hold(work, team.bob) > epoch
+    assert work.hold(team.bob) > epoch
 
 
 def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) -> None:
@@ -253,7 +253,7 @@ def test_the_targets_pod_is_replaced_between_acceptance_and_claim(team: Team) ->
     work, _ = team.held()
     offer = Offer.make(work, team.alice, first)
     offer.accept(first)
-    assert hold(work, second) == offer.reaches("Completed")["grantedEpoch"]
+    assert work.hold(second) == offer.reaches("Completed")["grantedEpoch"]
 
     work, epoch = team.held()
     offer = Offer.make(work, team.alice, first, to=target(first, instance=True), claimWithinSeconds=3)

@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster import Cluster, Identity
 from support.crashing import Crashing, Nursery
-from support.offering import LEASE_SECONDS, WITHIN_SECONDS, Offer, Team, granted, hold, teamed
+from support.offering import LEASE_SECONDS, WITHIN_SECONDS, Offer, Team, teamed
 from support.operators import operating
 from support.speaking import Agent, Work
 from support.waiting import wait_for
@@ -45,7 +45,7 @@ def test_the_operator_is_down_between_response_and_successor(cluster: Cluster, t
     with operating(cluster, team.namespace):
         offer.reaches("Accepted")
         late.reaches("Withdrawn")
-        assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+        assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_the_inbox_works_without_an_operator(team: Team) -> None:
@@ -69,7 +69,7 @@ def test_a_target_claims_while_the_operator_is_down(cluster: Cluster, team: Team
     work.say(team.bob, claim=claim).must()
     wait_for(lambda: _is_over(work.status), "the reservation's time to be over", WITHIN_SECONDS)
     with operating(cluster, team.namespace):
-        assert granted(work, claim["id"]) == offer.reaches("Completed")["grantedEpoch"]
+        assert work.granted(claim["id"]) == offer.reaches("Completed")["grantedEpoch"]
     assert work.status["grantReason"] == "Handoff"
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.api import Answer
-from support.offering import WITHIN_SECONDS, Offer, Team, granted, hold
+from support.offering import WITHIN_SECONDS, Offer, Team
 from support.speaking import SHORTEST_LEASE_SECONDS, Work
 from support.waiting import wait_for
 
@@ -70,7 +70,7 @@ def test_accept_against_expiry_of_the_lease(team: Team) -> None:
     for work, offer in pairs:
         offer.reaches("Accepted")
         work.reaches("Expired", within_seconds=WITHIN_SECONDS)
-        epoch = hold(work, team.bob)
+        epoch = work.hold(team.bob)
         assert offer.reaches("Completed")["grantedEpoch"] == epoch
         assert work.status["grantReason"] == "Handoff"
 
@@ -89,7 +89,7 @@ def test_accept_while_an_administrator_takes_over(team: Team) -> None:
             lambda work=work, r=revocation, c=claim: work.say(work.cluster.admin, revocation=r, claim=c),  # type: ignore[misc]
         )
         taken.must()
-        higher = granted(work, claim["id"])
+        higher = work.granted(claim["id"])
         status = offer.reaches("Stale")
         assert accepted.ok or accepted.status in (409, 422)
         assert higher > epoch
@@ -165,7 +165,7 @@ def test_the_sender_releases_after_the_acceptance(team: Team) -> None:
     assert status["successor"]["holderIdentity"] == team.bob.identity.username
     assert work.condition("Claimable") == "False/Reserved"
     assert "reserved for the target" in work.say(team.carol, claim=team.carol.claim(epoch)).message
-    assert hold(work, team.bob) == offer.reaches("Completed")["grantedEpoch"]
+    assert work.hold(team.bob) == offer.reaches("Completed")["grantedEpoch"]
 
 
 def test_the_sender_does_nothing_final_after_the_acceptance(team: Team) -> None:
@@ -183,7 +183,7 @@ def test_the_sender_does_nothing_final_after_the_acceptance(team: Team) -> None:
     reclaimed = work.say(team.alice, claim=team.alice.claim(epoch))
     assert (reclaimed.status, "reserved for the target" in reclaimed.message) == (422, True)
     work.renew(team.alice, epoch).must()
-    higher = hold(work, team.bob)
+    higher = work.hold(team.bob)
     for late in (
         work.renew(team.alice, epoch),
         work.say(team.alice, **{"effects/-": {**effect, "id": "e3"}}),

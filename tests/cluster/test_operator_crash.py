@@ -87,7 +87,7 @@ class Story:
             status = self._work.status
             return status if decided(status) else None
 
-        return wait_for(there, f"a decision about {self._work.name}", DECIDED_WITHIN_SECONDS) or {}
+        return wait_for(there, f"a decision about {self._work.name}", DECIDED_WITHIN_SECONDS)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

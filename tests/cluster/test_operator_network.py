@@ -187,3 +187,14 @@ def test_a_lease_is_timed_from_its_grant_whatever_the_servers_clock_said_then(
             Work.create(cluster, namespace, lease_seconds=LEASE_SECONDS).hold(agent)
         work.renew(agent, epoch).must()
         assert (work.epoch, work.status["phase"]) == (epoch, "Held")
+
+
+def test_a_user_without_a_name_may_run_it(cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some clusters run every pod under a number that no passwd file knows."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000680000")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    with operating(cluster, namespace) as operator:
+        assert operator.is_ready()

@@ -44,10 +44,15 @@ class Watched:
         threading.Thread(target=self._keep_reading, name="watch", daemon=True).start()
 
     def _keep_reading(self) -> None:
-        while True:  # the server closes the watch of a reader that is too slow
+        while True:  # the server closes the watch of a reader that is too slow, and every watch in its own time
             url = f"{self._url}&resourceVersion={self._version}"
-            for line in self._pool.request("GET", url, headers=self._headers, preload_content=False):
-                self._see(json.loads(line)["object"])
+            try:
+                for line in self._pool.request("GET", url, headers=self._headers, preload_content=False):
+                    self._see(json.loads(line)["object"])
+            except urllib3.exceptions.ProtocolError:
+                continue
+            except urllib3.exceptions.HTTPError:
+                return  # the server is gone
 
     def _see(self, raw: dict[str, Any]) -> None:
         self._version = raw["metadata"]["resourceVersion"]

@@ -10,8 +10,7 @@ from typing import Any
 from support.api import HANDOFFS, Answer
 from support.cluster import Cluster, Identity
 from support.operators import operating
-from support.speaking import Agent, Work, identity_of
-from support.stored import Stored
+from support.speaking import Agent, Spoken, Work
 from support.waiting import wait_for
 from support.words import fresh, handoff_manifest
 
@@ -31,16 +30,12 @@ def signed(agent: Agent) -> dict[str, Any]:
     return {"from": agent.identity.username, "fromInstance": agent.instance}
 
 
-class Offer(Stored[Agent | Identity]):
+class Offer(Spoken):
     """One handoff, and what its sender and target say about it."""
 
     def __init__(self, work: Work, name: str) -> None:
         super().__init__(f"{HANDOFFS.format(work.namespace)}/{name}", work.cluster.api)
         self.work = work
-
-    def identity(self, who: Agent | Identity) -> Identity:
-        """An agent's, or their own."""
-        return identity_of(who)
 
     @classmethod
     def ask(
@@ -50,7 +45,7 @@ class Offer(Stored[Agent | Identity]):
         offer = cls(work, name or f"offer-{fresh()}")
         own = signed(by) if isinstance(by, Agent) else {}
         body = handoff_manifest(offer.name, **{"workLeaseName": work.name, **own, "to": target(receiver), **spec})
-        return offer, identity_of(by).api.create(HANDOFFS.format(work.namespace), body)
+        return offer, offer.identity(by).api.create(HANDOFFS.format(work.namespace), body)
 
     @classmethod
     def make(cls, work: Work, by: Agent | Identity, receiver: Agent, /, name: str = "", **spec: Any) -> Offer:
@@ -111,18 +106,7 @@ class Team:
     def held(self, by: Agent | None = None, **spec: Any) -> tuple[Work, int]:
         """A work item that somebody holds, by default Alice, and its epoch."""
         work = self.work(**spec)
-        return work, hold(work, by or self.alice)
-
-
-def hold(work: Work, agent: Agent) -> int:
-    """Claim the work and wait for the grant, however loaded the machine is; the epoch."""
-    claim = work.claim(agent)
-    return granted(work, claim)
-
-
-def granted(work: Work, claim: str) -> int:
-    """Wait for the grant of this claim; its epoch."""
-    return int(wait_for(lambda: (s := work.status).get("claimID") == claim and s["epoch"], "the grant", WITHIN_SECONDS))
+        return work, work.hold(by or self.alice)
 
 
 @contextlib.contextmanager

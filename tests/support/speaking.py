@@ -37,21 +37,20 @@ class Agent:
         return words.claim(self.identity.username, self.instance, epoch, **changes)
 
 
-def identity_of(speaker: Agent | Identity) -> Identity:
-    """With whose credentials they speak."""
-    return speaker.identity if isinstance(speaker, Agent) else speaker
+class Spoken(Stored[Agent | Identity]):
+    """One object that agents speak about, and others."""
+
+    def identity(self, who: Agent | Identity) -> Identity:
+        """An agent's, or their own."""
+        return who.identity if isinstance(who, Agent) else who
 
 
-class Work(Stored[Agent | Identity]):
+class Work(Spoken):
     """One work item, and what agents say about it."""
 
     def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
         super().__init__(f"{WORKLEASES.format(namespace)}/{name}", cluster.api)
         self.cluster = cluster
-
-    def identity(self, who: Agent | Identity) -> Identity:
-        """An agent's, or their own."""
-        return identity_of(who)
 
     @classmethod
     def create(

@@ -83,7 +83,7 @@ class Stored(ABC, Generic[Speaker]):
             status = self.status
             return status if status["phase"] in phases else None
 
-        return wait_for(there, f"{self.name} to be {' or '.join(phases)}", within_seconds) or {}
+        return wait_for(there, f"{self.name} to be {' or '.join(phases)}", within_seconds)
 
     def condition(self, kind: str) -> str:
         """A condition as `Status/Reason`; empty when it is not there."""

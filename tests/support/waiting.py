@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 def wait_for(
-    condition: Callable[[], T], what: str, within_seconds: float = WITHIN_SECONDS, poll_seconds: float = POLL_SECONDS
+    condition: Callable[[], T | None],
+    what: str,
+    within_seconds: float = WITHIN_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
 ) -> T:
     """Returns the condition's first true answer; fails, naming `what` and the last answer, when there is none."""
     deadline_monotonic = time.monotonic() + within_seconds

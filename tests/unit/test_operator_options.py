@@ -227,12 +227,3 @@ def test_an_operator_without_credentials_ends_with_1_and_says_so() -> None:
     line = answer.stderr.splitlines()[-1]
     assert line.startswith("worklease-operator: ")
     assert "/nonexistent/kubeconfig" in line
-
-
-@pytest.mark.parametrize("module", ["kopf", "prometheus_client", "uvloop"])
-def test_an_operator_without_its_extra_says_what_to_install(module: str) -> None:
-    """One line and exit status 2, before anything else."""
-    program = f"import sys; sys.modules[{module!r}] = None; from worklease.controller.command import main; main()"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == f"worklease-operator: {module} is missing: pip install 'worklease[operator]'\n"

@@ -1,7 +1,5 @@
 """worklease-operator: the command that runs one replica until SIGTERM or SIGINT."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc
@@ -10,17 +8,17 @@ import re
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+
+import uvloop
 
 from worklease import __version__
 from worklease.addresses import address, shown
 from worklease.api.fields import CREATED_EPOCH_MAX
 from worklease.controller import logs
+from worklease.controller.operator import Operator, Options
+from worklease.controller.reconciler import Settings
 from worklease.errors import ConfigurationError
 from worklease.kube.credentials import Source
-
-if TYPE_CHECKING:  # What needs worklease[operator] is imported when it runs, so that main can say what is missing.
-    from worklease.controller.operator import Options
 
 EVERYWHERE = (None, 8080)
 
@@ -104,9 +102,6 @@ def _namespace(text: str) -> str:
 
 def options(argv: list[str] | None = None) -> tuple[Options, str, str]:
     """What was asked for, the log's format and its level. Exits with 2 on a wrong command line."""
-    from worklease.controller.operator import Options
-    from worklease.controller.reconciler import Settings
-
     arguments = parser()
     typed = sys.argv[1:] if argv is None else argv
     given = arguments.parse_args([*_from_environment(arguments, arguments.parse_args(typed)), *typed])
@@ -157,8 +152,6 @@ _ON, _OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 
 async def _run(chosen: Options) -> None:
-    from worklease.controller.operator import Operator
-
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -173,17 +166,8 @@ async def _run(chosen: Options) -> None:
 
 
 def main() -> None:
-    """Run one replica. Exit status: 0 after a signal, 1 without credentials, 2 on a wrong command line
-    or without the extra."""
-    try:
-        import uvloop
-
-        chosen, log_format, log_level = options()
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "worklease":
-            raise
-        print(f"worklease-operator: {error.name} is missing: pip install 'worklease[operator]'", file=sys.stderr)
-        raise SystemExit(2) from None
+    """Run one replica. Exit status: 0 after a signal, 1 without credentials, 2 on a wrong command line."""
+    chosen, log_format, log_level = options()
     logs.configure(log_format, log_level)
     try:
         uvloop.run(_run(chosen))

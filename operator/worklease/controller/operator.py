@@ -161,6 +161,7 @@ class Operator:
                 logger.info("leases are timed again; every deadline is %.1f s later", blind)
                 kinds.clock_resumed()
                 requirements.ask_again()
+                self._trouble = "a watch has been away or silent for too long"  # what it may come to next
             elif since is not None and not clock.blind:
                 clock.stop(since)
                 what = "the watch is down" if unanswered is None else "the API server does not answer"
@@ -178,7 +179,9 @@ class Operator:
         pulse, requirements = self._pulse, self._requirements
         if requirements is not None and requirements.trouble is not None:
             return requirements.trouble
-        silent = pulse is not None and pulse.silent_since() is not None
-        if not self._health.ever_open or self._health.blind_since() is not None or silent:
-            return pulse.trouble if pulse is not None and pulse.trouble is not None else self._trouble
+        trouble = pulse.trouble if pulse is not None else None
+        if pulse is not None and pulse.silent_since() is not None:
+            return trouble or "the API server does not answer"
+        if not self._health.ever_open or self._health.blind_since() is not None:
+            return trouble or self._trouble
         return None

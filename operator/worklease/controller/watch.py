@@ -242,6 +242,8 @@ async def watch(
         tasks.update(
             await kopf.spawn_tasks(
                 registry=registry(session, health, kinds, opened),
+                # For peering, which is not used: kopf would ask for the name of a user that may have none.
+                identity="worklease-operator",  # type: ignore[arg-type]
                 settings=settings(),
                 standalone=True,
                 clusterwide=not namespaces,
