@@ -24,6 +24,7 @@ from worklease.kube.swap import path_of
 
 logger = logging.getLogger(__name__)
 
+NO_ANSWER = "the API server does not answer"
 USER_AGENT = f"worklease-operator/{__version__}"
 HEALTH_CHECK_SECONDS = 0.5
 PAUSED_SECONDS = 1.0
@@ -164,7 +165,7 @@ class Operator:
                 self._trouble = "a watch has been away or silent for too long"  # what it may come to next
             elif since is not None and not clock.blind:
                 clock.stop(since)
-                what = "the watch is down" if unanswered is None else "the API server does not answer"
+                what = "the watch is down" if unanswered is None else pulse.trouble or NO_ANSWER
                 logger.warning("%s; no lease lapses until it is back", what)
                 requirements.ask_again()
 
@@ -181,7 +182,7 @@ class Operator:
             return requirements.trouble
         trouble = pulse.trouble if pulse is not None else None
         if pulse is not None and pulse.silent_since() is not None:
-            return trouble or "the API server does not answer"
+            return trouble or NO_ANSWER
         if not self._health.ever_open or self._health.blind_since() is not None:
             return trouble or self._trouble
         return None
