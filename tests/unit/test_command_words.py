@@ -19,7 +19,17 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("60", 60), ("0", 0), ("0.5", 0.5), ("60s", 60), ("5m", 300), ("1h", 3600), ("1h30m", 5400), ("1.5h", 5400)],
+    [
+        ("60", 60),
+        ("0", 0),
+        ("0.5", 0.5),
+        ("60s", 60),
+        ("5m", 300),
+        ("1h", 3600),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("1.1h", 3960),
+    ],
 )
 def test_times_are_written_as_seconds_or_with_a_unit(written: str, seconds: float) -> None:
     """As kubectl's --timeout takes them, and as plain seconds."""

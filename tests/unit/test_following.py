@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from worklease.errors import ApiError
+from worklease.errors import ApiError, ConfigurationError, Unauthenticated
 from worklease.kube import following
 from worklease.kube.credentials import Credentials, Source
 from worklease.kube.following import Follower
@@ -79,3 +79,34 @@ def test_watches_that_end_at_once_are_opened_again_after_pauses_that_grow(
 
     asyncio.run(story())
     assert pauses == [1, 2, 3]
+
+
+def test_a_token_that_cannot_be_read_for_a_moment_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who waits is not told that it is over: the file may be there again at the next attempt."""
+    failures: list[ApiError] = []
+
+    async def paused(_: int, error: ApiError) -> None:
+        failures.append(error)
+        raise Enough
+
+    monkeypatch.setattr(following, "_pause", paused)
+
+    async def story() -> None:
+        runner = await answering([])
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        credentials = Credentials(configuration, "team", Source())
+        async with Session(credentials, user_agent="test") as session, Follower(session) as follower:
+            changes = follower.follow("team", "item")
+            await anext(changes)
+
+            async def unreadable() -> str | None:
+                raise ConfigurationError("the token cannot be read again")
+
+            monkeypatch.setattr(credentials, "authorization", unreadable)
+            with pytest.raises(Enough):
+                await anext(changes)
+        await runner.cleanup()
+
+    asyncio.run(story())
+    assert [type(error) for error in failures] == [Unauthenticated]

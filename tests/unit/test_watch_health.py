@@ -48,6 +48,16 @@ def test_a_watch_that_is_away_is_not_hidden_by_one_that_hears(clock: Clock, heal
     assert (health.age_seconds(), health.blind_since()) == (3600.0, 1000.0)
 
 
+def test_how_quiet_another_watch_was_does_not_make_an_outage_longer(clock: Clock, health: WatchHealth) -> None:
+    """A watch that has nothing to tell is not blind: what was seen until the outage counts."""
+    clock.now += SILENT_SECONDS - REOPEN_SECONDS - 5.0
+    health.heard("leases")
+    away_since = clock.now
+    health.closed("leases")
+    clock.now += REOPEN_SECONDS + 1.0
+    assert health.blind_since() == away_since
+
+
 def test_a_watch_that_is_silent_is_not_hidden_by_one_that_hears(clock: Clock, health: WatchHealth) -> None:
     """It is open, and may be deaf."""
     clock.now += SILENT_SECONDS + 1.0

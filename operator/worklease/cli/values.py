@@ -3,6 +3,7 @@
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from fractions import Fraction
 
 NAME_MAX, NAMESPACE_MAX, EPOCH_DIGITS_MAX = 253, 63, 20
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -11,21 +12,26 @@ _NAMESPACE = re.compile(_LABEL)
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 _SECONDS = re.compile(_NUMBER)
 _DURATION = re.compile(rf"(?=.)(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?")
-_UNIT_SECONDS = (3600.0, 60.0, 1.0)
+_UNIT_SECONDS = (3600, 60, 1)
 
 
 def seconds(value: str) -> float:
     """A time: 60, 60s, 5m, 1h, 1h30m."""
+    return float(_exactly(value))
+
+
+def _exactly(value: str) -> Fraction:
     if _SECONDS.fullmatch(value):
-        return float(value)
+        return Fraction(value)
     if found := _DURATION.fullmatch(value):
-        return sum(float(count) * unit for count, unit in zip(found.groups(), _UNIT_SECONDS, strict=True) if count)
+        given = zip(found.groups(), _UNIT_SECONDS, strict=True)
+        return sum((Fraction(count) * unit for count, unit in given if count), Fraction())
     raise ArgumentTypeError(f"a time is 60 (seconds), 60s, 5m or 1h, not {value!r}")
 
 
 def whole_seconds(value: str) -> int:
     """A time without a part of a second."""
-    if (given := seconds(value)) != int(given):
+    if (given := _exactly(value)).denominator != 1:
         raise ArgumentTypeError(f"it takes whole seconds, not {value!r}")
     return int(given)
 

@@ -25,6 +25,7 @@ from worklease.errors import (
     ClaimRefused,
     ClaimUndecided,
     Conflict,
+    Forbidden,
     NotFound,
     Refused,
     WaitedTooLong,
@@ -187,6 +188,8 @@ class Claimant:
                         news.set()
         except NotFound as error:
             raise missing(self._wanted.lease, error) from error
+        except Forbidden as error:  # to watch it
+            raise claim_refusal(self._wanted.lease, error) from error
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

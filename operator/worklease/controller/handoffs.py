@@ -20,7 +20,7 @@ from worklease.controller.clock import WatchClock
 from worklease.controller.metrics import Metrics
 from worklease.controller.recorder import Recorder
 from worklease.controller.view import View, revision_of, version_of
-from worklease.errors import ApiError, Conflict, NotFound
+from worklease.errors import ApiError, Conflict, NotFound, Unreadable
 from worklease.kube import swap
 from worklease.kube.session import Session
 from worklease.protocol.decide import Notice
@@ -241,7 +241,7 @@ class Handoffs:
         try:
             return WorkLease.model_validate(raw)
         except ValidationError as error:
-            raise ApiError(f"worklease {handoff.lease_key} cannot be read") from error
+            raise Unreadable(f"worklease {handoff.lease_key} cannot be read: {stalls.explain(error)}") from error
 
     async def _read_again(self, handoff: Handoff) -> bool:
         """Put the handoff as it is now into the view; whether it is still there, and could be read."""

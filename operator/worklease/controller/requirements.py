@@ -1,6 +1,6 @@
 """What the operator needs of the cluster: a version, both kinds and its role. Says in one sentence which is missing.
 
-Asked at the start, after every outage and once a minute (for each namespace, when there are several); every few seconds
+Asked at the start, after every outage and once a minute (every N minutes for N namespaces); every few seconds
 while something is missing. It costs an event nothing, and stops nothing: the operator goes on doing what it can.
 """
 
@@ -71,12 +71,15 @@ class Requirements:
         self.trouble = missing
 
     async def _missing(self) -> str | None:
-        """What cannot be found out is not said to be missing: others notice a server that does not answer."""
+        """What cannot be found out is neither said to be missing nor to be there again."""
+        unknown = False
         for check in (self._version, self._kinds, self._permissions):
-            with contextlib.suppress(ApiError):
+            try:
                 if (missing := await check()) is not None:
                     return missing
-        return None
+            except ApiError:  # others notice a server that does not answer
+                unknown = True
+        return self.trouble if unknown and self.trouble != NOT_ASKED else None
 
     async def _version(self) -> str | None:
         return too_old((await self._ask("GET", "/version")).body)

@@ -1,8 +1,8 @@
 """What the operator knows of every lease: the newest object it has seen, and its own observation of the tenure."""
 
-import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from worklease.api.fields import Part
@@ -39,6 +39,12 @@ _OF_TENURES = {"holder_identity", "instance", "purpose", "grant_reason", "grant_
 _REPEATED = _OF_CONDITIONS | _OF_TENURES
 
 
+@lru_cache(maxsize=20000)
+def _shared(text: str) -> str:
+    """One and the same object for equal texts; the table is bounded, since agents write them."""
+    return text
+
+
 def _slim(part: Part) -> None:
     """Drop what pydantic remembers of which fields were given: a set for each map, half of what an object takes.
 
@@ -53,7 +59,7 @@ def _slim(part: Part) -> None:
                     _slim(inner)
         elif type(value) is str:
             if name in _REPEATED:
-                fields[name] = sys.intern(value)
+                fields[name] = _shared(value)
         elif isinstance(value, Part):
             _slim(value)
 

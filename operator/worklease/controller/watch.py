@@ -76,9 +76,9 @@ class WatchHealth:
         """Since when something could not be seen, if it is so now."""
         now = self._monotonic()
         silent_since = min(self._heard_at.values(), default=now)
-        if self.closed_at is not None and now - self.closed_at > REOPEN_SECONDS:
-            return min(self.closed_at, silent_since)
-        return silent_since if now - silent_since > SILENT_SECONDS else None
+        away_since = now if self.closed_at is None else self.closed_at
+        reasons = ((silent_since, SILENT_SECONDS), (away_since, REOPEN_SECONDS))
+        return min((since for since, allowed in reasons if now - since > allowed), default=None)
 
 
 class _HeardContent:

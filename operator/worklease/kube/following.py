@@ -12,7 +12,16 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from worklease.errors import ApiError, Forbidden, NotFound, Refused, Unanswered, Unauthenticated, Unavailable
+from worklease.errors import (
+    ApiError,
+    ConfigurationError,
+    Forbidden,
+    NotFound,
+    Refused,
+    Unanswered,
+    Unauthenticated,
+    Unavailable,
+)
 from worklease.kube.session import REQUEST_SECONDS, Session, failure
 from worklease.kube.swap import path_of, read, read_list
 
@@ -188,6 +197,8 @@ class Follower:
                         yield bytes(line)
         except TimeoutError as error:
             raise Unanswered(f"GET {path}: nothing was heard for too long") from error
+        except ConfigurationError as error:
+            raise Unauthenticated(f"GET {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unanswered(f"GET {path}: {type(error).__name__}: {error}") from error
 

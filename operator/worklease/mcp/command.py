@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from worklease import __version__
+from worklease.addresses import address
 from worklease.errors import ConfigurationError, WorkleaseError
 from worklease.kube.credentials import Source
 from worklease.mcp.agent import Terms
@@ -50,20 +51,17 @@ def _serve_http(options: argparse.Namespace) -> None:
     from worklease.mcp.http import LOOPBACK, application
     from worklease.mcp.sessions import Bounds
 
-    host, _, port = options.http.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit():
-        raise ConfigurationError(f"--http {options.http}: say HOST:PORT")
+    host, port = options.http[0] or "::", options.http[1]
     if host not in LOOPBACK and not options.tls_certificate and not options.plain_http:
         raise ConfigurationError(
             "callers send their Kubernetes tokens: say --tls-certificate and --tls-key, or --plain-http if something "
             "in front of this server has TLS"
         )
     authority = options.certificate_authority or (CA_IN_POD if CA_IN_POD.exists() else None)
-    address = options.api_server or _server_in_pod()
-    if not address.startswith("https://"):
-        raise ConfigurationError(f"--api-server {address}: say https://..., callers' tokens go there")
-    server = ApiServer(address, authority)
+    url = options.api_server or _server_in_pod()
+    if not url.startswith("https://"):
+        raise ConfigurationError(f"--api-server {url}: say https://..., callers' tokens go there")
+    server = ApiServer(url, authority)
     bounds = Bounds(options.max_sessions, options.max_sessions_per_user, options.idle_seconds)
     app = application(
         server, options.instance, _terms(options), bounds, host=host, operator=options.profile == "operator"
@@ -71,7 +69,8 @@ def _serve_http(options: argparse.Namespace) -> None:
     uvicorn.run(
         app,
         host=host,
-        port=int(port),
+        port=port,
+        proxy_headers=False,  # a caller must not name the address that it is counted under
         ssl_certfile=options.tls_certificate,
         ssl_keyfile=options.tls_key,
         log_level="warning",
@@ -120,7 +119,12 @@ def parser() -> argparse.ArgumentParser:
     stdio.add_argument("--context", help="the context of the kubeconfig")
     stdio.add_argument("--kubeconfig", help="default: KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config")
     http = whole.add_argument_group("over streamable HTTP, at /mcp, each caller by its own Kubernetes token")
-    http.add_argument("--http", metavar="HOST:PORT", help="serve HTTP there")
+    http.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        type=address,
+        help="serve HTTP there; IPv6 as [::1]:8080, every interface as :8080",
+    )
     http.add_argument("--api-server", metavar="URL", help="default: the pod's")
     http.add_argument(
         "--certificate-authority", type=Path, metavar="FILE", help="of the API server; default: the pod's"
@@ -141,14 +145,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
     if not 0 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError("from 0 to 86400 seconds")
+        raise argparse.ArgumentTypeError(f"from 0 to 86400 seconds, not {text[:80]!r}")
     return seconds
 
 
 def _count(text: str) -> int:
-    count = int(text)
+    count = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     if not 1 <= count <= 10000:
-        raise argparse.ArgumentTypeError("from 1 to 10000")
+        raise argparse.ArgumentTypeError(f"from 1 to 10000, not {text[:80]!r}")
     return count
