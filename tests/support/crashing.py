@@ -1,9 +1,8 @@
 """Operators that are killed at a chosen request, forked off one process that has imported everything already.
 
 A line of JSON on standard input starts one: `{"arguments": [...], "log": FILE, "crash_at": N, "when": "before"}`; its
-process id is answered. It is killed before the N-th request is sent, or after it was answered and before the answer
-is used; 0 never. Requests that only ask whether the store answers, or what the cluster has, do not count: their number
-is chance.
+process id is answered. It is killed before the N-th request is sent, or after its answer and before that is used; 0
+never. Requests that only ask whether the store answers, or what the cluster has, do not count: they come by chance.
 """
 
 from __future__ import annotations

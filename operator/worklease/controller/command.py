@@ -162,7 +162,12 @@ async def _run(chosen: Options) -> None:
     on_signals()
     gc.set_threshold(20000, 20, 50)  # the default collects so often that it is a third of the work
     gc.freeze()
-    await Operator(chosen, on_started=on_signals).run(stop)  # kopf sets its own handlers when it starts
+    try:
+        await Operator(chosen, on_started=on_signals).run(stop)  # kopf sets its own handlers when it starts
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):  # one more must not kill what ends already
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """One agent over stdin and stdout, by the credentials that the client finds. The session is the process."""
 
 import asyncio
+import logging
 import os
 import signal
 from typing import Any, cast
@@ -12,6 +13,8 @@ from worklease.kube.credentials import Source
 from worklease.mcp.agent import Agent, Terms
 from worklease.mcp.pipes import Pipes
 from worklease.mcp.server import server_of
+
+logger = logging.getLogger(__name__)
 
 
 async def serve(source: Source, instance: str | None, terms: Terms, *, operator: bool) -> None:
@@ -26,10 +29,18 @@ async def serve(source: Source, instance: str | None, terms: Terms, *, operator:
         server = server_of(agent_of, operator=operator)
         serving = asyncio.create_task(_serve(server))
         loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def end() -> None:
+            told.set()
+            serving.cancel()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, serving.cancel)
+            loop.add_signal_handler(number, end)
         await asyncio.wait([serving])
-        if not serving.cancelled():
+        if told.is_set() and not serving.cancelled():  # a conversation that is cut off may end in any error
+            logger.info("the conversation was cut off: %r", serving.exception())
+        elif not serving.cancelled():
             serving.result()
 
 
