@@ -82,6 +82,38 @@ def test_a_revoked_holder_is_cancelled_and_told_why(cluster: Cluster, namespace:
     assert [tenure["endReason"] for tenure in work.reaches("Revoked")["history"]] == ["Revoked"]
 
 
+def test_a_block_that_ends_before_it_could_learn_of_a_revocation_learns_of_it_then(
+    cluster: Cluster, namespace: str, agent: Identity
+) -> None:
+    """No renewal had told: the release at the end finds it, and the block does not end as if all had been well."""
+    work = Work(cluster, namespace, "w")
+
+    async def main() -> None:
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace) as lease:
+            await asyncio.to_thread(work.revoke, lease.epoch, "INC-7: stop it")
+            await asyncio.to_thread(work.reaches, "Revoked")
+
+    with pytest.raises(worklease.LeaseLost, match="INC-7") as lost:
+        asyncio.run(main())
+    assert lost.value.reason is LostReason.REVOKED
+
+
+def test_a_block_that_fails_of_itself_says_so_also_when_it_had_been_revoked(
+    cluster: Cluster, namespace: str, agent: Identity
+) -> None:
+    """Its own error comes first."""
+    work = Work(cluster, namespace, "w")
+
+    async def main() -> None:
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace) as lease:
+            await asyncio.to_thread(work.revoke, lease.epoch, "INC-7: stop it")
+            await asyncio.to_thread(work.reaches, "Revoked")
+            raise RuntimeError("of its own")
+
+    with pytest.raises(RuntimeError, match="of its own"):
+        asyncio.run(main())
+
+
 def test_a_deleted_work_item_is_a_lost_lease(cluster: Cluster, namespace: str, agent: Identity) -> None:
     """404 on a renewal means lost."""
     work = Work(cluster, namespace, "w")

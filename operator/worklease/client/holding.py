@@ -339,6 +339,12 @@ class Holding:
             self.lose(*found)
             return True
 
+    async def look_for_revocation(self) -> None:
+        """After belief has ended: whether the tenure had been revoked before, without a renewal to tell of it."""
+        found = await self._diagnosis()
+        if self._lost is None and found is not None and found[0] is LostReason.REVOKED:
+            self._lost = found
+
     async def _diagnosis(self) -> tuple[LostReason, str] | None:
         """Why the tenure is over, from the object; None when it is not, or nothing can be read."""
         metadata = self.work.metadata

@@ -310,14 +310,20 @@ class Lease:
         await finishing(self._give_back(reason), RELEASE_SECONDS)
 
     async def _give_back(self, reason: str) -> None:
-        """The release itself, after belief has ended: bounded, and silent about failure, since the lease lapses."""
+        """The release itself, after belief has ended: bounded, and silent about failure, since the lease lapses.
+
+        But for one: a tenure that had been revoked before was lost, which the end of the block says.
+        """
         now = self._holding.clock()
         ends = min(now + RELEASE_SECONDS, self._holding.belief.expiry)
         release = Release(epoch=self.epoch, reason=words(reason))
         with contextlib.suppress(Exception):
-            await self._speech(lambda work: work.spec.release == release, ends).patch(
-                lambda: stating(release=release.manifest())
-            )
+            try:
+                await self._speech(lambda work: work.spec.release == release, ends).patch(
+                    lambda: stating(release=release.manifest())
+                )
+            except Refused:
+                await self._holding.look_for_revocation()
 
     async def _say(self, patch: Callable[[], Patch], said: Callable[[WorkLease], bool], *, ends: float) -> None:
         """Says something whose patch depends on what is stored; again when that has changed in the meantime."""
