@@ -79,8 +79,8 @@ def test_commands_can_be_repeated(hack_cluster: Commands) -> None:
     for told in ("up for 0 h 00 min", str(kubeconfig), "etcd", "kube-apiserver", "operator       not started"):
         assert told in description
     hack_cluster.must("down")
-    assert not hack_cluster.servers()
     assert not kubeconfig.exists()
+    wait_for(lambda: not hack_cluster.servers(), "the last process to be gone")
     hack_cluster.must("down")
 
 
