@@ -41,13 +41,16 @@ STAMP = "made-by-hack"
 USUALLY = "40 s"
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
+BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def run(module: str) -> NoReturn:
     """Runs `main(arguments)` of a module of hack/ in the environment, and exits with what it returns."""
     with reported():
         _enter(REPOSITORY)
-        sys.exit(importlib.import_module(module).main(sys.argv[1:]))
+        code = importlib.import_module(module).main(sys.argv[1:])
+        sys.stdout.flush()
+        sys.exit(code)
 
 
 def enter() -> None:
@@ -145,6 +148,9 @@ def reported() -> Iterator[None]:
         yield
     except SetupError as failure:
         sys.exit(f"{Path(sys.argv[0]).name}: {failure}")
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
     except KeyboardInterrupt:
         say(f"{Path(sys.argv[0]).name}: interrupted")
         sys.exit(INTERRUPTED)

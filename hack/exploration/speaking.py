@@ -9,7 +9,7 @@ from itertools import combinations
 from celcheck import Speaker
 from exploration.objects import CLAIM_ID, NOW, RENEW_TIME, TICK_SECONDS, Object, Raw, names_in, raw_of
 from exploration.state import State
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.api.statements import EPOCH_STATEMENTS
 from worklease.protocol.moments import rfc3339_seconds
 

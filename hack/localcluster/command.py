@@ -105,6 +105,8 @@ def up(state: State, wanted: Wanted, operator: bool) -> int:
     """Starts what is not running yet, and prints the one line that a shell is to evaluate."""
     running = make(state, wanted)
     if operator:
+        if running.empty:
+            raise SetupError("the cluster is up without worklease: hack/cluster down, then up --operator")
         with locked(state.up_lock, waiting):
             running = start_operator(state)
     print(f"export KUBECONFIG={shlex.quote(str(state.kubeconfig))}", flush=True)
@@ -122,6 +124,8 @@ def make(state: State, wanted: Wanted) -> Running:
             running = start(state, wanted)
         elif wanted.node and not running.node:
             raise SetupError("the cluster is up without a node: hack/cluster down, then up --node")
+        elif wanted.empty and not running.empty:
+            raise SetupError("the cluster is up with worklease in it: hack/cluster down, then up --empty")
     return running
 
 
@@ -169,7 +173,11 @@ def load_images(state: State, archives: Sequence[Path]) -> int:
 
 def start_operator(state: State) -> Running:
     """Has the supervisor start the operator, unless it runs, and waits until it is ready."""
-    if not running_operator(state):
+    operator, running = running_operator(state), state.running()
+    if operator and running and readiness(operator.address) == READY:
+        say("worklease-operator runs already")
+        return running
+    if operator is None:
         state.operator_wanted.touch()
         wait_for(lambda: not (state.operator_wanted.exists() and state.running()), "the operator to be started")
 

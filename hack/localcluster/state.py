@@ -44,6 +44,7 @@ class Running:
     server: str
     kubectl: str
     pids: dict[str, int]
+    empty: bool
     operator: Operator | None
     node: Node | None = None
 

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
                 if not options.empty:
                     install(plane.kubeconfig, plane.kubectl)
                 shutil.copy(plane.kubeconfig, state.kubeconfig)
-                supervise(plane, node, state, options.owner)
+                supervise(plane, node, state, options)
         finally:
             for leftover in (state.running_file, state.kubeconfig, state.operator_kubeconfig):
                 leftover.unlink(missing_ok=True)
@@ -79,9 +79,9 @@ def started(state: State, options: argparse.Namespace) -> Iterator[tuple[Control
             plane.kill(API_SERVER)
 
 
-def supervise(plane: ControlPlane, node: Node | None, state: State, owner: int | None) -> None:
+def supervise(plane: ControlPlane, node: Node | None, state: State, options: argparse.Namespace) -> None:
     """Tells what runs, starts the operator when it is wanted, and returns when something else has ended."""
-    started_time = time.time()
+    started_time, owner = time.time(), options.owner
     operator: OperatorProcess | None = None
     servers = plane.running()
     pids = {name: plane.pid(name) for name in servers}
@@ -96,7 +96,16 @@ def supervise(plane: ControlPlane, node: Node | None, state: State, owner: int |
             if wanted and (operator is None or operator.told().exit_code is not None):
                 operator = OperatorProcess(plane, state)
             about_operator = operator.told() if operator else None
-            now = Running(os.getpid(), started_time, plane.server, str(plane.kubectl), pids, about_operator, about_node)
+            now = Running(
+                os.getpid(),
+                started_time,
+                plane.server,
+                str(plane.kubectl),
+                pids,
+                options.empty,
+                about_operator,
+                about_node,
+            )
             if now != told:
                 state.tell(now)
                 told = now

@@ -252,6 +252,19 @@ def test_an_unreachable_cluster_is_one_line(namespace: str, agent: Identity, tmp
     assert (code, "does not accept the credentials" in err) == (Exit.ERROR, True)
 
 
+def test_a_kubeconfig_or_a_context_that_is_not_there_is_named_with_what_to_do(
+    namespace: str, agent: Identity, tmp_path: Path
+) -> None:
+    """How to name another file; which contexts there are."""
+    code, _, err = Shell(agent, namespace, kubeconfig=tmp_path / "none").call("status")
+    assert (code, err.count("\n")) == (Exit.ERROR, 1)
+    assert f"kubeconfig {tmp_path / 'none'} does not exist: name a kubeconfig by KUBECONFIG or --kubeconfig" in err
+    (known,) = json.loads(agent.kubeconfig.read_text())["contexts"]
+    code, _, err = Shell(agent, namespace).call("status", "--context", "nope")
+    assert (code, err.count("\n")) == (Exit.ERROR, 1)
+    assert f"has no context nope: those that it has are {known['name']}\n" in err
+
+
 def test_a_server_that_never_answers_does_not_hang_a_command(namespace: str, agent: Identity, tmp_path: Path) -> None:
     """It accepts, and is silent: 1, in time (case 6)."""
     with wire(agent, tmp_path) as (between, kubeconfig):

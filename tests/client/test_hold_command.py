@@ -106,6 +106,22 @@ def test_a_revoked_command_is_killed_with_all_that_it_started(
     assert not processes_with(str(log))
 
 
+def test_a_command_that_ends_well_after_a_revocation_has_lost_its_lease(
+    cluster: Cluster, namespace: str, agent: Identity, log: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    """No renewal had told of it: the completion is refused, and hold ends with 4 and the administrator's reason."""
+    script = f"echo begun > {log}; read -r go"
+    process = Shell(agent, namespace).start("hold", "w", "--create", "--complete", "charged", "--", "sh", "-c", script)
+    started.append(process)
+    wait_for(lambda: alive_since(log), "the command to run", 60.0)
+    work = Work(cluster, namespace, "w")
+    work.revoke(work.epoch, "INC-7").must()
+    work.reaches("Revoked")
+    _, err = process.communicate("go\n", timeout=60.0)
+    assert process.returncode == Exit.LOST
+    assert "INC-7" in err
+
+
 @pytest.mark.parametrize("how", ["partitioned", "stopped", "killed"])
 def test_a_command_does_not_outlive_the_certainty_of_its_lease(
     cluster: Cluster,

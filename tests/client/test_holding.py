@@ -98,6 +98,33 @@ def test_a_block_that_ends_before_it_could_learn_of_a_revocation_learns_of_it_th
     assert lost.value.reason is LostReason.REVOKED
 
 
+@pytest.mark.parametrize("saying", ["an effect", "a checkpoint", "a completion"])
+def test_a_statement_that_is_refused_because_of_a_revocation_says_that_the_lease_is_lost(
+    cluster: Cluster, namespace: str, agent: Identity, saying: str
+) -> None:
+    """The block learns by it what no renewal has told, with the administrator's reason rather than a rule's words."""
+    work = Work(cluster, namespace, "w")
+
+    async def say(lease: worklease.Lease) -> None:
+        if saying == "an effect":
+            async with lease.effect("payments", "charge"):
+                raise AssertionError("the effect was begun")
+        elif saying == "a checkpoint":
+            await lease.checkpoint("s3://b/1", "sha256:" + "0" * 64)
+        else:
+            await lease.complete("done")
+
+    async def main() -> None:
+        async with client_of(agent) as client, client.hold("w", purpose="p", namespace=namespace) as lease:
+            await asyncio.to_thread(work.revoke, lease.epoch, "INC-7: stop it")
+            await asyncio.to_thread(work.reaches, "Revoked")
+            await say(lease)
+
+    with pytest.raises(worklease.LeaseLost, match="INC-7: stop it") as lost:
+        asyncio.run(main())
+    assert lost.value.reason is LostReason.REVOKED
+
+
 def test_a_block_that_fails_of_itself_says_so_also_when_it_had_been_revoked(
     cluster: Cluster, namespace: str, agent: Identity
 ) -> None:

@@ -15,7 +15,7 @@ from support.waiting import wait_for
 README, PROTOCOL, OPERATOR = "README.md", "docs/protocol.md", "docs/operator.md"
 HANDOFFS, GITOPS = "docs/handoffs.md", "docs/gitops.md"
 RUN_HERE = {
-    README: {"agent", "administrator", "handoff", "python", "shell"},
+    README: {"item", "agent", "administrator", "handoff", "python", "shell"},
     PROTOCOL: {"takeover", "reconcile", "waits"},
     OPERATOR: {"help"},
     HANDOFFS: {"inbox", "accept", "claim", "waits"},
@@ -31,9 +31,11 @@ def agent(cluster: Cluster, namespace: str) -> Identity:
 
 
 @pytest.fixture
-def item(cluster: Cluster, namespace: str) -> Work:
-    """The work item of the documentation; its lease lasts for as long as a slow machine needs."""
-    return Work.create(cluster, namespace, "invoice-42", lease_seconds=600)
+def item(cluster: Cluster, namespace: str, tmp_path: Path) -> Work:
+    """The work item of the documentation, made as the README makes it."""
+    answer = documents.run(documents.block(README, "item"), cluster, cluster.admin, namespace, tmp_path)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return Work(cluster, namespace, "invoice-42")
 
 
 def hold_for_long(item: Work, holder: Agent) -> int:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 
 WITHIN_SECONDS = 300
 NOT_UP = 3
+BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 class Commands:
@@ -44,6 +45,15 @@ class Commands:
         process = self.start(*arguments)
         out, errors = process.communicate(timeout=WITHIN_SECONDS)
         return process.returncode, out, errors
+
+    def read_nothing(self, *arguments: str) -> tuple[int, str]:
+        """Runs it for a reader that is gone already: the exit code, and stderr."""
+        process = self.start(*arguments)
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        with process:
+            errors = process.stderr.read()
+        return process.returncode, errors
 
     def must(self, *arguments: str) -> str:
         """What it prints on stdout; fails with what it says when it does not succeed."""
@@ -78,6 +88,9 @@ def test_commands_can_be_repeated(hack_cluster: Commands) -> None:
     description = hack_cluster.must("status")
     for told in ("up for 0 h 00 min", str(kubeconfig), "etcd", "kube-apiserver", "operator       not started"):
         assert told in description
+    assert hack_cluster.read_nothing("status") == (BROKEN_PIPE, "")
+    code, _, errors = hack_cluster.run("up", "--empty")
+    assert (code, "with worklease in it: hack/cluster down, then up --empty" in errors) == (1, True)
     hack_cluster.must("down")
     assert not kubeconfig.exists()
     wait_for(lambda: not hack_cluster.servers(), "the last process to be gone")
@@ -106,6 +119,14 @@ def test_crashed_supervisor_is_noticed_also_when_its_process_id_lives_on(hack_cl
     hack_cluster.must("status")
 
 
+def test_a_cluster_without_worklease_runs_no_operator(hack_cluster: Commands) -> None:
+    """It is for a chart that brings its own: `up --operator` says so, and what there is goes on."""
+    line = hack_cluster.must("up", "--empty", "--no-controller-manager")
+    code, _, errors = hack_cluster.run("up", "--operator")
+    assert (code, "without worklease: hack/cluster down, then up --operator" in errors) == (1, True)
+    assert hack_cluster.must("up") == line
+
+
 def test_interrupted_up_leaves_nothing(hack_cluster: Commands) -> None:
     """Ctrl-C while the cluster starts takes back what has been started."""
     process = hack_cluster.start("up")
@@ -127,5 +148,7 @@ def test_operator_runs_by_its_own_role_and_is_started_again_when_asked(hack_clus
         lambda: "ended with exit code -9: hack/cluster up --operator starts it again" in hack_cluster.must("status"),
         "the operator's end to be told",
     )
-    assert hack_cluster.must("up", "--operator") == line
+    for said in ("starting worklease-operator", "worklease-operator runs already"):
+        code, out, errors = hack_cluster.run("up", "--operator")
+        assert (code, out, said in errors) == (0, line, True)
     assert "operator       ready" in hack_cluster.must("status")

@@ -14,7 +14,7 @@ from support.operators import Launcher, OperatorProcess
 from support.proxy import Proxy
 from support.speaking import Agent, Work
 from support.waiting import wait_for
-from worklease.api.crd import GROUP
+from worklease.api.group import GROUP
 from worklease.controller.requirements import SERVED, too_old
 
 OLD = {"major": "1", "minor": "31", "gitVersion": "v1.31.9"}

@@ -44,8 +44,8 @@ from support.statements import (
     states,
 )
 from support.words import adds, effect, handoff_manifest, work_manifest
-from worklease.api.crd import API_VERSION
 from worklease.api.fields import EFFECTS_MAX
+from worklease.api.group import API_VERSION
 
 TENURES = 17
 HUGE = "\u0001" * 256 * 1024

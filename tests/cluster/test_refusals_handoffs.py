@@ -13,7 +13,8 @@ from support.cluster import Cluster
 from support.definitions import installed
 from support.words import fresh, handoff_manifest, removes
 from worklease.api.cel import Check
-from worklease.api.crd import API_VERSION, GROUP, VERSION, handoff_crd
+from worklease.api.crd import handoff_crd
+from worklease.api.group import API_VERSION, GROUP, VERSION
 from worklease.api.handoff import RULES, HandoffSpec
 
 SENT = {"from": "alice", "fromInstance": "host:aspen/1"}

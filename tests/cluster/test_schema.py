@@ -12,7 +12,7 @@ from support.cluster import Cluster, KubectlAnswer
 from support.refusals.states import available, held, then
 from support.statements import ADMIN, ALICE, BOB, OPERATOR, Scene, claims, decides, renews
 from support.words import fresh, handoff_manifest, work_manifest
-from worklease.api.crd import API_VERSION, GROUP
+from worklease.api.group import API_VERSION, GROUP
 
 Kubectl = Callable[..., KubectlAnswer]
 

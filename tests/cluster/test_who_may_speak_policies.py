@@ -18,7 +18,7 @@ from support.cluster import Cluster
 from support.stage import CHECKS, WORK, Row, Stage
 from support.staging import strike
 from support.waiting import wait_for
-from worklease.api import crd, handoff, policies, roles, worklease
+from worklease.api import crd, group, handoff, policies, roles, worklease
 
 TABLES = (
     test_who_may_speak_statements.ROWS,
@@ -77,7 +77,7 @@ def crd_properties(definition: dict[str, Any]) -> dict[str, Any]:
 def test_api_server_finds_no_fault_with_the_policies(cluster: Cluster) -> None:
     """The API server checks each expression against the CRDs' schemas and warns of none."""
     for policy in policies.POLICIES:
-        path = f"{ADMISSION}/validatingadmissionpolicies/{policy.name}.{crd.GROUP}"
+        path = f"{ADMISSION}/validatingadmissionpolicies/{policy.name}.{group.GROUP}"
 
         def checked(path: str = path) -> bool:
             found = cluster.api.get(path).must()
@@ -101,7 +101,7 @@ def mutants(cluster: Cluster) -> Iterator[dict[str, Stage]]:
 
     try:
         for definition in crd.manifests():
-            create(CUSTOM, json.loads(json.dumps(definition).replace(crd.GROUP, GROUP)))
+            create(CUSTOM, json.loads(json.dumps(definition).replace(group.GROUP, GROUP)))
         for manifest in roles.manifests(GROUP):
             if manifest["apiVersion"].startswith("rbac"):
                 body = json.loads(json.dumps(manifest).replace('"worklease-', f'"{run}-worklease-'))

@@ -13,7 +13,7 @@ from support.cluster import Cluster, Identity, KubectlAnswer
 from support.stage import Stage, claim
 from support.waiting import wait_for
 from support.words import now
-from worklease.api import crd, roles
+from worklease.api import group, roles
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "rbac.md"
 REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -43,7 +43,7 @@ def verbs(cluster: Cluster, namespace: str, user: str, resource: str, subresourc
     def may(verb: str) -> bool:
         asked = {
             "namespace": namespace,
-            "group": crd.GROUP,
+            "group": group.GROUP,
             "resource": resource,
             "subresource": subresource,
             "verb": verb,

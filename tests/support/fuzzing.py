@@ -12,7 +12,8 @@ from support.api import APPLY, HANDOFFS, JSON, JSON_PATCH, MERGE_PATCH, WORKLEAS
 from support.cluster import Identity
 from support.hostile import Maker
 from support.words import fresh
-from worklease.api.crd import API_VERSION, handoff_crd, worklease_crd
+from worklease.api.crd import handoff_crd, worklease_crd
+from worklease.api.group import API_VERSION
 
 OBJECTS_MAX = 24
 """How many objects of a kind there are at a time; older ones are deleted."""

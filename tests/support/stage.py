@@ -17,7 +17,7 @@ from support.deciding import FREED, decide, grant, operator_of
 from support.stored import Stored
 from support.words import Raw, fresh, handoff_manifest, now, work_manifest
 from worklease.api.cel import Check
-from worklease.api.crd import GROUP, VERSION
+from worklease.api.group import GROUP, VERSION
 from worklease.api.policies import POLICIES
 
 PODS = {

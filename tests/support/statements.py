@@ -17,7 +17,7 @@ from support.cluster import Cluster, Identity
 from support.deciding import decided, grant, operator_of
 from support.stored import Stored
 from support.words import Operations, Raw, adds, effect, fresh, now, work_manifest
-from worklease.api.crd import GROUP, VERSION
+from worklease.api.group import GROUP, VERSION
 
 ALICE, BOB, ADMIN, OPERATOR = "alice", "bob", "admin", "operator"
 AGENT_ROLE = "worklease-agent"

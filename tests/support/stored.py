@@ -10,7 +10,7 @@ from support.api import APPLY, MERGE_PATCH, Answer, Api
 from support.cluster import Identity
 from support.waiting import wait_for
 from support.words import Operations, Raw, adds
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 
 DECIDED_WITHIN_SECONDS = 90.0
 """For a decision of an operator on a machine that does much else."""

@@ -6,7 +6,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 
 Raw = dict[str, Any]
 Operations = list[Raw]

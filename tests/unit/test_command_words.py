@@ -71,7 +71,9 @@ def test_what_cannot_be_a_name_is_not_asked_for(name: str, capsys: pytest.Captur
 
 
 def test_names_are_taken_as_commands_print_them() -> None:
-    """worklease/NAME and handoff/NAME."""
+    """worklease/NAME and handoff/NAME, or with the group as `kubectl get -o name` has it."""
+    assert parse(["status", "worklease.worklease.dev/invoice-42"]).name == "invoice-42"
+    assert parse(["handoff", "accept", "handoff.worklease.dev/h"]).name == "h"
     assert parse(["status", "worklease/invoice-42"]).name == "invoice-42"
     assert parse(["handoff", "accept", "handoff/invoice-42-1a2b"]).name == "invoice-42-1a2b"
     assert parse(["handoff", "create", "worklease/w.x", "--to", "b"]).name == "w.x"

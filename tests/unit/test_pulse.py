@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from worklease.controller.pulse import SILENT_SECONDS, Pulse
+from worklease.controller.pulse import DOWN_AFTER_SECONDS, Pulse
 
 
 def pulse(answered_seconds_ago: float | None) -> Pulse:
@@ -19,7 +19,7 @@ def pulse(answered_seconds_ago: float | None) -> Pulse:
 
 @pytest.mark.parametrize(
     ("answered_seconds_ago", "fresh", "beats"),
-    [(None, False, False), (0.0, True, True), (1.0, False, True), (SILENT_SECONDS + 1, False, False)],
+    [(None, False, False), (0.0, True, True), (1.0, False, True), (DOWN_AFTER_SECONDS + 1, False, False)],
 )
 def test_the_store_is_judged_by_its_last_answer(answered_seconds_ago: float | None, fresh: bool, beats: bool) -> None:
     """Fresh right after an answer, down some seconds later; before the first one neither."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from worklease.controller.watch import REOPEN_SECONDS, SILENT_SECONDS, WatchHealth
+from worklease.controller.watch import REOPEN_SECONDS, WatchHealth
+from worklease.kube.following import SILENT_SECONDS
 
 
 class Clock:

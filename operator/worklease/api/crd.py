@@ -8,10 +8,7 @@ from pydantic import BaseModel
 from worklease.api import handoff, worklease
 from worklease.api.cel import Rule, validations
 from worklease.api.fields import structural
-
-GROUP = "worklease.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
+from worklease.api.group import GROUP, VERSION
 
 
 def worklease_crd(without: Collection[str] = (), group: str = GROUP) -> dict[str, Any]:

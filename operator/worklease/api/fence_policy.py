@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from worklease.api.admission import ADMISSION_VERSION, REVOKE, validation
 from worklease.api.cel import Check
-from worklease.api.crd import API_VERSION, GROUP
+from worklease.api.group import API_VERSION, GROUP
 
 LABEL: Final = f"{GROUP}/fenced"
 LEASE: Final = f"{GROUP}/lease"

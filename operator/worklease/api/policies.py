@@ -10,7 +10,7 @@ from typing import Any
 from worklease.api import metadata
 from worklease.api.admission import CALLER, CONFIGURE, DELEGATE, REVOKE, Policy, may, own, unsaid
 from worklease.api.cel import Check
-from worklease.api.crd import GROUP
+from worklease.api.group import GROUP
 from worklease.api.statements import IS_LEASED
 
 WRITES = ("CREATE", "UPDATE")

@@ -6,7 +6,7 @@ Verbs beside the usual ones (configure, revoke, delegate) mean something to the 
 from typing import Any
 
 from worklease.api.admission import CONFIGURE, DELEGATE, DELETE, REVOKE
-from worklease.api.crd import GROUP
+from worklease.api.group import GROUP
 
 NAMESPACE = "worklease-system"
 OPERATOR = "worklease-operator"

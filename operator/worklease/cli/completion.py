@@ -189,11 +189,9 @@ def _ask(what: str, chosen: dict[str, str]) -> dict[str, str]:
 
 
 def _contexts(chosen: dict[str, str]) -> dict[str, str]:
-    from worklease.kube.credentials import Source, kubeconfig_path
-    from worklease.kube.library import KubeConfigMerger
+    from worklease.kube.credentials import Source, context_names, kubeconfig_path
 
-    path = kubeconfig_path(Source(chosen.get("kubeconfig")))
-    return {str(one["name"]): "" for one in KubeConfigMerger(path).config["contexts"].value}
+    return dict.fromkeys(context_names(kubeconfig_path(Source(chosen.get("kubeconfig")))), "")
 
 
 async def _names(what: str, chosen: dict[str, str]) -> dict[str, str]:

@@ -9,14 +9,13 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-from worklease.api.crd import GROUP
+from worklease.api.group import GROUP
 from worklease.client.client import USER_AGENT, Client
-from worklease.client.identity import Identity, whoami
+from worklease.client.identity import INSTANCE_VARIABLE, Identity, whoami
 from worklease.errors import Unanswered, Unauthenticated, Unreadable
 from worklease.kube.credentials import Source
 from worklease.kube.session import JSON, REQUEST_SECONDS, Answer, Session
 
-INSTANCE_VARIABLE = "WORKLEASE_INSTANCE"
 WHICH = "--kubeconfig, --context and KUBECONFIG say who asks which cluster"
 OURS = f"/apis/{GROUP}/"
 

@@ -19,8 +19,8 @@ from worklease.client.deciding import Grant
 from worklease.client.reading import parsed
 from worklease.client.refusals import missing, statement_refusal
 from worklease.client.renewing import Renewals
-from worklease.client.saying import REQUEST_SECONDS, say
-from worklease.client.speech import stating
+from worklease.client.saying import say
+from worklease.client.speech import STATEMENT_SECONDS, stating
 from worklease.errors import MalformedToken, NotFound, Refused, StatementRefused, Unanswered, WorkIsLeased
 from worklease.fencing.token import EPOCH_VARIABLE, LEASE_VARIABLE, parse_epoch
 from worklease.kube.swap import read
@@ -53,7 +53,7 @@ async def renew(options: argparse.Namespace) -> int:
             await rehearse.renew(client, work, epoch)
         else:
             try:
-                stored = await Renewals(client.session, work, epoch).send(REQUEST_SECONDS)
+                stored = await Renewals(client.session, work, epoch).send(STATEMENT_SECONDS)
             except Refused as error:
                 raise statement_refusal(work.key, error) from error
             if stored is None:

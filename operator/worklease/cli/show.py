@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.api.statements import UNRECONCILED
 from worklease.api.worklease import LEASED, Phase, WorkLease
 from worklease.cli.connection import connected

@@ -5,6 +5,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from fractions import Fraction
 
+from worklease.api.group import GROUP
+
 NAME_MAX, NAMESPACE_MAX, EPOCH_DIGITS_MAX = 253, 63, 20
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -44,10 +46,13 @@ def epoch(value: str) -> int:
 
 
 def name_of(kind: str) -> Callable[[str], str]:
-    """The name of an object of this kind, also as KIND/NAME: so commands print it."""
+    """The name of an object of this kind, also as KIND/NAME or, with the API group, KIND.GROUP/NAME: so commands print
+    it, and `kubectl -o name`.
+    """
+    printed = (f"{kind.lower()}/", f"{kind.lower()}.{GROUP}/")
 
     def name(value: str) -> str:
-        given = value.removeprefix(f"{kind.lower()}/")
+        given = next((value.removeprefix(prefix) for prefix in printed if value.startswith(prefix)), value)
         if len(given) > NAME_MAX or not _NAME.fullmatch(given):
             said = "a name has lower-case letters, digits, - and . only"
             raise ArgumentTypeError(f"no {kind} can be called {value[:NAME_MAX]!r}: {said}")

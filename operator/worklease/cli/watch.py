@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.api.worklease import WorkLease
 from worklease.cli.connection import connected
 from worklease.cli.exits import Exit

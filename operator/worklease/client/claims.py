@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.api.statements import Claim
 from worklease.api.worklease import Work, WorkLease
 from worklease.client.claimable import held_by, is_claimable, is_over
@@ -20,7 +20,7 @@ from worklease.client.patience import patiently
 from worklease.client.places import Places
 from worklease.client.reading import parsed
 from worklease.client.refusals import MOVED_ON, NOT_FRESH, claim_refusal, missing
-from worklease.client.speech import UNKNOWN, Speech, stating
+from worklease.client.speech import STATEMENT_SECONDS, UNKNOWN, Speech, stating
 from worklease.errors import (
     ClaimRefused,
     ClaimUndecided,
@@ -38,7 +38,6 @@ from worklease.kube.following import Follower
 from worklease.kube.session import Session
 from worklease.kube.swap import read
 
-REQUEST_SECONDS = 5.0
 JITTER_SECONDS = 0.02
 """Over this time the claims of many waiters are spread; whoever sees one of them before its own turn keeps waiting."""
 ANOTHER_BLOCK_SECONDS = 0.05
@@ -248,7 +247,7 @@ class Claimant:
             said=lambda seen: mentions(seen, claim.id),
             clock=self._clock,
             ends=lambda: ends,
-            request_seconds=REQUEST_SECONDS,
+            request_seconds=STATEMENT_SECONDS,
         )
         deciding = self._deciding(claim)
         try:

@@ -30,7 +30,7 @@ from worklease.kube.session import Session
 
 DECIDED_SECONDS = 30.0
 """How long the operator may take to decide a claim before its claimant gives up."""
-SILENT_SECONDS = 3.0
+LOOK_AFTER_SECONDS = 3.0
 """How long nothing may be heard before a claimant that waits for its own grant looks by itself."""
 ABANDON_SECONDS = 2.0
 """How long a claimant that gives up waits for what it may have set going, to give it back."""
@@ -156,7 +156,7 @@ class Deciding:
     async def _watched(self, stated: WorkLease) -> AsyncGenerator[WorkLease, None]:
         metadata = stated.metadata
         known = {"metadata": {"name": metadata.name, "resourceVersion": metadata.resource_version}}
-        changes = self._follower.follow(self._namespace, self._name, known=known, silent_seconds=SILENT_SECONDS)
+        changes = self._follower.follow(self._namespace, self._name, known=known, silent_seconds=LOOK_AFTER_SECONDS)
         async with contextlib.aclosing(changes):
             async for raw in changes:
                 yield parsed(WorkLease, raw)
@@ -167,7 +167,7 @@ class Deciding:
         with contextlib.suppress(TimeoutError):
             async with contextlib.aclosing(seen):
                 while True:
-                    async with asyncio.timeout(SILENT_SECONDS):
+                    async with asyncio.timeout(LOOK_AFTER_SECONDS):
                         work = await anext(seen)
                     version = work.metadata.resource_version
                     if later_version(since, version) == version:
@@ -211,7 +211,7 @@ class Deciding:
 
     async def _outcome(self) -> WorkLease:
         """The object once our claim is not pending in it (any more)."""
-        changes = self._follower.follow(self._namespace, self._name, silent_seconds=SILENT_SECONDS)
+        changes = self._follower.follow(self._namespace, self._name, silent_seconds=LOOK_AFTER_SECONDS)
         async with contextlib.aclosing(changes):
             while True:
                 work = parsed(WorkLease, await anext(changes))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.api.handoff import (
     ContextRef,
     Handoff,
@@ -17,14 +17,14 @@ from worklease.api.handoff import (
     Response,
     ResponseDecision,
 )
-from worklease.client.claims import REQUEST_SECONDS, Wanted
+from worklease.client.claims import Wanted
 from worklease.client.clock import Clock
-from worklease.client.deciding import DECIDED_SECONDS, SILENT_SECONDS, Grant
+from worklease.client.deciding import DECIDED_SECONDS, LOOK_AFTER_SECONDS, Grant
 from worklease.client.holding import Holding
 from worklease.client.identity import Identity
 from worklease.client.reading import parsed
 from worklease.client.refusals import statement_refusal
-from worklease.client.speech import Patch, Speech
+from worklease.client.speech import STATEMENT_SECONDS, Patch, Speech
 from worklease.errors import ClaimUndecided, HandoffOver, LeaseError, NotFound, Refused
 from worklease.kube.following import Follower
 from worklease.kube.session import Session
@@ -163,7 +163,7 @@ class Offer:
     async def _until(self, reached: Callable[[Handoff], bool]) -> HandoffPhase:
         metadata = self.handoff.metadata
         changes = self._desk.follower.follow(
-            metadata.namespace, metadata.name, plural=PLURAL, silent_seconds=SILENT_SECONDS
+            metadata.namespace, metadata.name, plural=PLURAL, silent_seconds=LOOK_AFTER_SECONDS
         )
         async with contextlib.aclosing(changes):
             while True:
@@ -186,7 +186,7 @@ class Offer:
             said=lambda handoff: handoff.spec.response == response,
             clock=self._desk.clock,
             ends=lambda: ends,
-            request_seconds=REQUEST_SECONDS,
+            request_seconds=STATEMENT_SECONDS,
         )
         patch: Patch = [{"op": "add", "path": "/spec/response", "value": response.manifest()}]
         try:
@@ -257,7 +257,7 @@ class Desk:
             said=lambda handoff: handoff.spec == spec,
             clock=self.clock,
             ends=lambda: ends,
-            request_seconds=REQUEST_SECONDS,
+            request_seconds=STATEMENT_SECONDS,
         )
         try:
             return Offer(self, await speech.create(body), holding)

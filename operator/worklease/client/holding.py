@@ -339,6 +339,17 @@ class Holding:
             self.lose(*found)
             return True
 
+    async def look_for_end(self) -> None:
+        """After a statement was refused: whether that is because the tenure has ended. Raises LeaseLost then."""
+        self.require(held=False)
+        if (found := await self._diagnosis()) is None:
+            return
+        if self.being_handed_over and found[0] is LostReason.HANDED_OVER:
+            self.finish()
+        else:
+            self.lose(*found)
+        raise self.lost()
+
     async def look_for_revocation(self) -> None:
         """After belief has ended: whether the tenure had been revoked before, without a renewal to tell of it."""
         found = await self._diagnosis()

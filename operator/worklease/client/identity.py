@@ -14,6 +14,8 @@ from worklease.errors import Unreadable
 from worklease.kube.session import Session
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+INSTANCE_VARIABLE = "WORKLEASE_INSTANCE"
+"""What a person sets to speak as an instance of their own choice."""
 HOST_MAX = 200
 
 # Made once: all that this process says, it says as one instance, until it is forked or started again.

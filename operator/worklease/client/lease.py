@@ -28,7 +28,7 @@ from worklease.client.reclaiming import reclaim
 from worklease.client.refusals import needs_held, statement_refusal
 from worklease.client.speech import Patch, Speech, stating
 from worklease.client.timing import FINAL, Standing
-from worklease.errors import ApiError, EffectFailed, LeaseError, NotFound, Refused, StatementRefused
+from worklease.errors import ApiError, EffectFailed, LeaseError, Refused, StatementRefused
 from worklease.fencing.token import Token
 from worklease.kube.swap import TEST_FAILED, read
 from worklease.protocol.moments import rfc3339
@@ -339,8 +339,7 @@ class Lease:
                         continue
                     if needs_held(error) and await self._is_certain_again(ends):
                         continue
-                if isinstance(error, NotFound):
-                    self._holding.require(held=False)
+                await self._holding.look_for_end()
                 raise statement_refusal(self.key, error) from error
             break
         self._holding.progressed()

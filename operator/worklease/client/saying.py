@@ -5,12 +5,11 @@ from collections.abc import Callable
 from worklease.api.worklease import WorkLease
 from worklease.client.client import Client
 from worklease.client.refusals import statement_refusal
-from worklease.client.speech import Patch, Speech
+from worklease.client.speech import STATEMENT_SECONDS, Patch, Speech
 from worklease.errors import Refused
 
 KNOWN_WITHIN_SECONDS = 20.0
 """How long to find out whether it was said."""
-REQUEST_SECONDS = 5.0
 
 
 async def say(client: Client, work: WorkLease, said: Callable[[WorkLease], bool], patch: Patch) -> WorkLease:
@@ -24,7 +23,7 @@ async def say(client: Client, work: WorkLease, said: Callable[[WorkLease], bool]
         said=said,
         clock=client.clock,
         ends=lambda: ends,
-        request_seconds=REQUEST_SECONDS,
+        request_seconds=STATEMENT_SECONDS,
     )
     try:
         return await speech.patch(lambda: patch)

@@ -19,6 +19,8 @@ ALREADY_EXISTS = "AlreadyExists"
 BACKOFF_FIRST_SECONDS = 0.2
 BACKOFF_MAX_SECONDS = 3.0
 SHORTEST_REQUEST_SECONDS = 0.05
+STATEMENT_SECONDS = 5.0
+"""How long one request may take where no lease bounds it."""
 
 Patch = list[dict[str, Any]]
 Kind = TypeVar("Kind", bound=Part)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 
-from worklease.api.crd import GROUP
+from worklease.api.group import GROUP
 from worklease.errors import ApiError, NotFound
 from worklease.kube.session import Session
 
@@ -20,7 +20,7 @@ PULSE_SECONDS = 1.0
 Also before an earlier question is answered: a store that is slow goes on answering, a store that hangs does not.
 """
 ASKED_MAX = 10
-SILENT_SECONDS = 3.0
+DOWN_AFTER_SECONDS = 3.0
 """After this long without an answer it counts as down, from its last answer on."""
 FRESH_SECONDS = 0.25
 COMPLAIN_SECONDS = 10.0
@@ -72,7 +72,7 @@ class Pulse:
         if self._session.answered_at is None:
             return None
         heard_at = max(self._session.answered_at, self._listening_since)
-        return heard_at if time.monotonic() - heard_at > SILENT_SECONDS else None
+        return heard_at if time.monotonic() - heard_at > DOWN_AFTER_SECONDS else None
 
     def excuse(self) -> None:
         """Until now we did not listen."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client import Counter
 
-from worklease.api.crd import API_VERSION
+from worklease.api.group import API_VERSION
 from worklease.errors import ApiError, NotFound
 from worklease.kube.session import Session
 from worklease.protocol.decide import Notice

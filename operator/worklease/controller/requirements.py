@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from worklease.api.crd import API_VERSION, GROUP
+from worklease.api.group import API_VERSION, GROUP
 from worklease.api.roles import HANDOFFS, OPERATOR, WORK, operator_rules
 from worklease.errors import ApiError, NotFound
 from worklease.kube.credentials import Credentials

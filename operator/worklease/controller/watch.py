@@ -16,15 +16,14 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from worklease.api.crd import GROUP, VERSION
+from worklease.api.group import GROUP, VERSION
+from worklease.kube.following import SILENT_SECONDS
 from worklease.kube.session import Session
+from worklease.kube.swap import PAGE
 
 logger = logging.getLogger(__name__)
 
 KINDS = ("workleases", "handoffs")
-LIST_PAGE = 500
-SILENT_SECONDS = 75.0
-"""Servers send a bookmark about every minute: after this long without a byte, a watch is not one."""
 REOPEN_SECONDS = 2.0
 """How long a watch may be closed before it counts as down: servers close it routinely every half hour or so."""
 STUCK_CHECK_SECONDS = 1.0
@@ -161,7 +160,7 @@ def settings() -> kopf.OperatorSettings:
     configured.queueing.idle_timeout = 1.0
     configured.watching.inactivity_timeout = SILENT_SECONDS
     configured.watching.reconnect_backoff = 0.1
-    configured.watching.chunk_size = LIST_PAGE
+    configured.watching.chunk_size = PAGE
     configured.networking.request_timeout = 30.0
     configured.networking.connect_timeout = 5.0
     configured.networking.error_backoffs = (0.1, 0.3, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0)

@@ -14,6 +14,8 @@ from worklease.kube.library import Configuration, KubeConfigMerger, kube_config
 
 SERVICE_ACCOUNT_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+NAME_ONE = "name a kubeconfig by KUBECONFIG or --kubeconfig"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -99,8 +101,11 @@ async def _load(source: Source) -> tuple[Any, str]:
             raise ConfigurationError(f"the pod's ServiceAccount cannot be used: {error}") from error
     path = kubeconfig_path(source)
     if not await asyncio.to_thread(_any_exists, path):
-        raise ConfigurationError(f"kubeconfig {path} does not exist")
+        raise ConfigurationError(f"kubeconfig {path} does not exist: {NAME_ONE}")
     try:
+        if source.context is not None and source.context not in (known := context_names(path)):
+            said = f"kubeconfig {path} has no context {source.context}: those that it has are {', '.join(known)}"
+            raise ConfigurationError(said)
         await kube_config.load_kube_config(
             config_file=path, context=source.context, client_configuration=configuration, persist_config=False
         )
@@ -120,8 +125,13 @@ def kubeconfig_path(source: Source) -> str:
     try:
         return str(Path.home() / ".kube" / "config")
     except RuntimeError as error:
-        said = "this user has no home directory to look for .kube/config in: name a kubeconfig by KUBECONFIG or a flag"
+        said = f"this user has no home directory to look for .kube/config in: {NAME_ONE}"
         raise ConfigurationError(said) from error
+
+
+def context_names(path: str) -> list[str]:
+    """The contexts of a kubeconfig; raises what reading it raises."""
+    return [str(one["name"]) for one in KubeConfigMerger(path).config["contexts"].value]
 
 
 def _any_exists(paths: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlencode
 
-from worklease.api.crd import API_VERSION, GROUP, VERSION
+from worklease.api.group import API_VERSION, GROUP, VERSION
 from worklease.api.handoff import Handoff, HandoffStatus
 from worklease.api.worklease import WorkLease, WorkLeaseStatus
 from worklease.errors import Conflict, Refused

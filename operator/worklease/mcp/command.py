@@ -9,12 +9,12 @@ from pathlib import Path
 
 from worklease import __version__
 from worklease.addresses import address
+from worklease.client.identity import INSTANCE_VARIABLE
 from worklease.errors import ConfigurationError, WorkleaseError
 from worklease.kube.credentials import Source
 from worklease.mcp.agent import Terms
 from worklease.mcp.tenure import AtEnd
 
-INSTANCE_VARIABLE = "WORKLEASE_INSTANCE"
 CA_IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 SHUTDOWN_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
