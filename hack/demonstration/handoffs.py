@@ -30,7 +30,6 @@ def _b_works(stage: Stage) -> int:
         "--filename=-",
         as_=B,
         given=work_lease(WORK, claim(stage, B, "b-44", 0, "charge the customers"), jeopardy_seconds=60),
-        shown=False,
     )
     epoch = granted(stage, B, WORK, "b-44")
     say(stage, B, WORK, checkpoint={"epoch": epoch, **CHECKPOINT, "previousDigest": ""})
@@ -109,3 +108,5 @@ def _b_is_late(stage: Stage, first: int, second: int) -> None:
     say(stage, B, WORK, refused="the lease has ended", renewal={"epoch": first, "renewTime": now()})
     say(stage, D, WORK, completion={"epoch": second, "outcome": "Succeeded", "message": "all are charged"})
     stage.run("wait", f"worklease/{WORK}", "--for=jsonpath={.status.phase}=Completed", "--timeout=30s", as_=D)
+    ends = [tenure.get("endReason") for tenure in stage.state(WORK, D)["status"]["history"]]
+    stage.expect(ends == ["HandedOver", "Completed"], f"the work went from {B} to {D}, and is complete")

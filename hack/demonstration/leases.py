@@ -72,6 +72,7 @@ def _a_wakes(stage: Stage, first: int) -> None:
     stage.chapter(f"5. {A} wakes up and goes on as if nothing had happened")
     say(stage, A, WORK, refused="the lease has ended", renewal={"epoch": first, "renewTime": now()})
     say(stage, A, WORK, refused="at the current epoch", **begun("charge-a", first))
+    stage.expect(not stage.state(WORK, A)["spec"].get("effects"), f"no effect of {A} is on record")
 
 
 def _b_works(stage: Stage, epoch: int) -> None:
@@ -79,6 +80,8 @@ def _b_works(stage: Stage, epoch: int) -> None:
     say(stage, B, WORK, **begun("charge-b", epoch))
     checkpoint = {"epoch": epoch, "uri": "s3://work/42/1", "digest": "sha256:1f", "previousDigest": ""}
     say(stage, B, WORK, renewal={"epoch": epoch, "renewTime": now()}, checkpoint=checkpoint)
+    (effect,) = stage.state(WORK, B)["spec"]["effects"]
+    stage.expect(effect["state"] == "Attempted", "whoever comes next knows what may have happened, and where to go on")
 
 
 def _an_administrator_takes_over(stage: Stage, second: int) -> int:
@@ -115,6 +118,7 @@ def _the_end(stage: Stage, second: int, third: int) -> None:
     stage.run("wait", f"worklease/{WORK}", "--for=jsonpath={.status.phase}=Completed", "--timeout=30s", as_=ADMIN)
     again = claim(stage, A, "a-2", third, "once more")
     say(stage, A, WORK, refused="work is complete", claim=again)
+    stage.expect(stage.state(WORK, A)["status"]["epoch"] == third, "the work is complete, and stays so")
 
 
 def _tenures(stage: Stage) -> None:

@@ -30,7 +30,7 @@ def play(stage: Stage) -> None:
 def _a_is_about_to_charge(stage: Stage) -> int:
     stage.chapter(f"10. {A} claims another invoice, logs its charge, and is paused before it sends it")
     first_claim = claim(stage, A, "a-43", 0, "charge the customer")
-    stage.run("create", "--filename=-", as_=A, given=work_lease(WORK, first_claim, jeopardy_seconds=0), shown=False)
+    stage.run("create", "--filename=-", as_=A, given=work_lease(WORK, first_claim, jeopardy_seconds=0))
     epoch = granted(stage, A, WORK, "a-43")
     say(stage, A, WORK, **begun("charge-43", epoch))
     stage.run("wait", f"worklease/{WORK}", "--for=condition=Claimable", "--timeout=30s", as_=B)

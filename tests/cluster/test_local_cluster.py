@@ -49,7 +49,8 @@ class Commands:
     def read_nothing(self, *arguments: str) -> tuple[int, str]:
         """Runs it for a reader that is gone already: the exit code, and stderr."""
         process = self.start(*arguments)
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         process.stdout.close()
         with process:
             errors = process.stderr.read()

@@ -99,13 +99,6 @@ def test_the_blocks_of_every_page_are_run_here() -> None:
     assert [name for page in PAGES for name in blocks(page) if f'"{name}"' not in here] == []
 
 
-def test_links_lead_somewhere() -> None:
-    """Every page that is linked to exists."""
-    for page in PAGES:
-        for target in links(page):
-            assert ((DOCS / page).parent / target).exists(), f"{page}: {target}"
-
-
 def test_five_minutes_for_sql(postgres: str) -> None:
     """The first example of all, against PostgreSQL."""
     with psycopg.connect(postgres, autocommit=True) as connection:
