@@ -19,8 +19,8 @@ from commands import SetupError, run_logged
 from environment import create_with_pip
 from locking import cache_directory
 from progress import say
+from repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 TOOLS = ("cyclonedx-bom==7.5.0", "pip-audit==2.10.1")
 EXTRAS = "operator,mcp,fencing-sql,fencing-redis,fence"
 """All that is not for developing; pip passes over one that there is not."""

@@ -19,9 +19,9 @@ from localnode import requirements
 from localnode.node import tools as node_tools
 from onecluster import cluster
 from progress import say
+from repository import REPOSITORY
 from tether import tethered
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 NODE_TESTS = Path("tests/node")
 WORKERS = 6
 INTERRUPT_WITHIN_SECONDS = 30.0

@@ -35,8 +35,8 @@ from typing import NoReturn  # noqa: E402
 from commands import SetupError, run_logged  # noqa: E402
 from locking import cache_directory, locked  # noqa: E402
 from progress import say  # noqa: E402
+from repository import REPOSITORY  # noqa: E402
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 STAMP = "made-by-hack"
 USUALLY = "40 s"
 INTERRUPTED = 128 + signal.SIGINT

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from commands import SetupError
+from repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CRDS = REPOSITORY / "crds"
 CHART_FILES = REPOSITORY / "charts" / "worklease" / "files"
 

@@ -14,11 +14,11 @@ import worklease
 from commands import SetupError
 from locking import cache_directory, locked
 from progress import say
+from repository import REPOSITORY
 
 from . import rootfs
 from .archive import Image, write
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "localhost/worklease"
 KEPT_ARCHIVES = 8
 KEPT_BASES = 2

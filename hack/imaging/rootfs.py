@@ -16,8 +16,8 @@ from pathlib import Path
 from commands import SetupError, run_logged
 from locking import cache_directory
 from progress import say
+from repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"
 DEBIAN_PACKAGES = ("ca-certificates", "libpython3-stdlib", "python3-minimal")
 USER_ID = 65532

@@ -25,9 +25,9 @@ from commands import run_logged
 from imaging.rootfs import UNUSED_MODULES
 from locking import cache_directory, locked
 from progress import say
+from repository import REPOSITORY
 
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
 PACKAGES = HERE / "packages.txt"
 PROGRAM = "kubectl-worklease"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

@@ -15,8 +15,8 @@ import pytest
 import worklease
 from commands import SetupError
 from imaging import archive, command, rootfs
+from repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 MOST_BYTES = 150e6
 NAME = f"localhost/worklease:{worklease.__version__}"
 

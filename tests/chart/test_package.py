@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 import worklease
-from support.helm import CHART, NAMESPACE, RELEASE, REPOSITORY, Helm
+from repository import REPOSITORY
+from support.helm import CHART, NAMESPACE, RELEASE, Helm
 
 MOST_BYTES = 200_000
 KINDS_OF_CHANGE = {"added", "changed", "deprecated", "removed", "fixed", "security"}

@@ -18,6 +18,7 @@ from support import documents
 from support.api import WORKLEASES
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
+from support.markdown import blocks
 from support.operators import OPERATOR, operating
 from support.speaking import Agent, Work
 from support.waiting import wait_for
@@ -208,14 +209,14 @@ def test_the_crds_can_be_deleted_before_the_release(here: Helm, empty: Cluster) 
 
 def test_the_page_on_installing_is_true(here: Helm, empty: Cluster, tmp_path: Path) -> None:
     """Its commands, word for word and in their order, from nothing to a granted lease and back to nothing."""
-    assert documents.names(INSTALLING) == {"install", "first", "upgrade", "uninstall", "remove"}
+    assert set(blocks(INSTALLING)) == {"install", "first", "upgrade", "uninstall", "remove"}
     empty.kubectl("delete", "crd", "workleases.worklease.dev", "handoffs.worklease.dev", "--ignore-not-found")
     empty.kubectl("delete", "namespace", TEAM, "--ignore-not-found")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "helm").symlink_to(here.program)
 
     def typed(name: str) -> None:
-        answer = documents.run(documents.block(INSTALLING, name), empty, empty.admin, "default", tmp_path)
+        answer = documents.run(blocks(INSTALLING)[name], empty, empty.admin, "default", tmp_path)
         assert answer.returncode == 0, answer.stderr
 
     typed("install")

@@ -10,6 +10,7 @@ import pytest
 
 from support import documents
 from support.cluster import Cluster, Identity
+from support.markdown import blocks, written
 from support.shell import Shell
 from support.speaking import Work
 from worklease.fencing.token import EPOCH_HEADER
@@ -51,8 +52,8 @@ def inside(block: str) -> str:
 
 def test_every_block_of_python_is_marked_and_run_here() -> None:
     """None is forgotten."""
-    assert documents.names(PAGE) == RUN_HERE
-    assert (documents.REPOSITORY / PAGE).read_text().count("```python") == len(RUN_HERE)
+    assert set(blocks(PAGE)) == RUN_HERE
+    assert written(PAGE).count("```python") == len(RUN_HERE)
 
 
 @pytest.mark.parametrize(("name", "before"), [("hold", PAYMENTS), ("blocking", REQUESTS)])
@@ -60,7 +61,7 @@ def test_work_is_held_an_effect_sent_under_its_token_and_the_work_completed(
     cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path, name: str, before: str
 ) -> None:
     """With asyncio and without; the item is created, since there is none."""
-    text = before + documents.block(PAGE, name)
+    text = before + blocks(PAGE)[name]
     if name == "hold":
         text += "\nimport asyncio\nasyncio.run(charge())"
     out = ran(text, cluster, agent, namespace, tmp_path)
@@ -72,7 +73,7 @@ def test_work_is_held_an_effect_sent_under_its_token_and_the_work_completed(
 
 def test_one_client_holds_for_a_process(cluster: Cluster, namespace: str, agent: Identity, tmp_path: Path) -> None:
     """And gives the work back at the end of the block."""
-    ran(inside(documents.block(PAGE, "many")), cluster, agent, namespace, tmp_path)
+    ran(inside(blocks(PAGE)["many"]), cluster, agent, namespace, tmp_path)
     (tenure,) = Work(cluster, namespace, "invoice-42").reaches("Released")["history"]
     assert tenure["endMessage"] == "the work's block has ended"
 
@@ -85,7 +86,7 @@ def test_what_is_in_the_inbox_is_accepted_and_held(
     for name in ("v", "w"):
         assert sender.call("claim", name, "--create")[0] == 0
         assert sender.call("handoff", "create", name, "--to", other.username, "--subject", "the rest")[0] == 0
-    ran(inside(documents.block(PAGE, "accept")), cluster, other, namespace, tmp_path)
+    ran(inside(blocks(PAGE)["accept"]), cluster, other, namespace, tmp_path)
     for name in ("v", "w"):
         tenure = Work(cluster, namespace, name).reaches("Released")["history"][-1]
         assert (tenure["holderIdentity"], tenure["grantReason"]) == (other.username, "Handoff")

@@ -9,6 +9,7 @@ import pytest
 
 from support import documents
 from support.cluster import Cluster, Identity
+from support.markdown import blocks
 from support.speaking import Agent, Work
 from support.waiting import wait_for
 
@@ -33,7 +34,7 @@ def agent(cluster: Cluster, namespace: str) -> Identity:
 @pytest.fixture
 def item(cluster: Cluster, namespace: str, tmp_path: Path) -> Work:
     """The work item of the documentation, made as the README makes it."""
-    answer = documents.run(documents.block(README, "item"), cluster, cluster.admin, namespace, tmp_path)
+    answer = documents.run(blocks(README)["item"], cluster, cluster.admin, namespace, tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return Work(cluster, namespace, "invoice-42")
 
@@ -48,7 +49,7 @@ def hold_for_long(item: Work, holder: Agent) -> int:
 
 def test_every_block_that_is_marked_to_be_run_is_run_here() -> None:
     """No block is marked and then forgotten."""
-    assert {document: documents.names(document) for document in RUN_HERE} == RUN_HERE
+    assert {document: set(blocks(document)) for document in RUN_HERE} == RUN_HERE
 
 
 @pytest.mark.usefixtures("operator")
@@ -57,7 +58,7 @@ def test_the_agent_in_plain_sh_claims_works_and_completes(
 ) -> None:
     """The ten lines of the README, with nothing but kubectl and the agent's own token, end in completed work."""
     pod, uid = agent.instance.removeprefix("pod:").split("/")
-    text = documents.block(README, "agent")
+    text = blocks(README)["agent"]
     answer = documents.run(text, cluster, agent, namespace, tmp_path, POD_NAME=pod, POD_UID=uid)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     status = item.reaches("Completed")
@@ -71,7 +72,7 @@ def test_the_agent_in_python_holds_works_and_completes(
     cluster: Cluster, namespace: str, agent: Identity, item: Work, tmp_path: Path
 ) -> None:
     """The block of the README, with the agent's own token, ends in completed work and one reconciled effect."""
-    text = documents.block(README, "python")
+    text = blocks(README)["python"]
     answer = documents.run(text, cluster, agent, namespace, tmp_path, by=(sys.executable, "-c"))
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "Worklease-Epoch" in answer.stdout
@@ -84,7 +85,7 @@ def test_the_agent_in_a_shell_holds_works_and_completes(
     cluster: Cluster, namespace: str, agent: Identity, item: Work, tmp_path: Path
 ) -> None:
     """The block of the README, with the agent's own token: its command ran under the epoch of the one tenure."""
-    text = documents.block(README, "shell")
+    text = blocks(README)["shell"]
     answer = documents.run(text, cluster, agent, namespace, tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     (tenure,) = item.reaches("Completed")["history"]
@@ -100,9 +101,7 @@ def test_a_refused_agent_in_plain_sh_exits_with_3_and_knows_until_when(
     """Case 13: from its claim on, the script of the README ends, and its message is the advertised one."""
     item.hold(Agent.of(cluster.pod_identity(namespace, "other", "other-0", "worklease-agent")))
     pod, uid = agent.instance.removeprefix("pod:").split("/")
-    text = "\n".join(
-        line for line in documents.block(README, "agent").splitlines() if "condition=Claimable" not in line
-    )
+    text = "\n".join(line for line in blocks(README)["agent"].splitlines() if "condition=Claimable" not in line)
     answer = documents.run(text, cluster, agent, namespace, tmp_path, POD_NAME=pod, POD_UID=uid)
     assert answer.returncode == 3
     assert "spec.claim: Forbidden: work is leased until about 2" in answer.stderr
@@ -117,7 +116,7 @@ def test_the_administrator_sees_suspends_revokes_and_reopens(
     holder = Agent.of(agent)
     epoch = hold_for_long(item, holder)
     wait_for(lambda: item.events(), "the grant to be recorded as an Event")
-    text = documents.block(README, "administrator")
+    text = blocks(README)["administrator"]
     answer = documents.run(text, cluster, cluster.admin, namespace, tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert agent.username in answer.stdout
@@ -137,7 +136,7 @@ def test_the_takeover_the_waits_and_the_reconciliation_of_the_protocol_page(
     begun = {"id": "charge-1", "epoch": epoch, "recipient": "payments", "action": "charge", "state": "Attempted"}
     item.say(holder, **{"effects/-": begun}).must()
     for name in ("waits", "takeover", "reconcile"):
-        answer = documents.run(documents.block(PROTOCOL, name), cluster, cluster.admin, namespace, tmp_path)
+        answer = documents.run(blocks(PROTOCOL)[name], cluster, cluster.admin, namespace, tmp_path)
         assert answer.returncode == 0, name + answer.stdout + answer.stderr
     assert item.status["grantReason"] == "AfterRevocation"
     assert item.status["grantMessage"] == "INC-7: stuck"
@@ -147,7 +146,7 @@ def test_the_takeover_the_waits_and_the_reconciliation_of_the_protocol_page(
 
 def test_the_operators_help_names_every_flag_and_its_default(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """worklease-operator --help, as the page on running it shows."""
-    answer = documents.run(documents.block(OPERATOR, "help"), cluster, cluster.admin, namespace, tmp_path)
+    answer = documents.run(blocks(OPERATOR)["help"], cluster, cluster.admin, namespace, tmp_path)
     assert answer.returncode == 0, answer.stderr
     for flag in ("--epoch-floor", "--replicas", "--ordinal", "--namespace", "--listen", "--log-format"):
         assert flag in answer.stdout

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from repository import REPOSITORY
 from support import documents
 from support.cluster import Cluster, Identity, KubectlAnswer
+from support.markdown import blocks
 from support.offering import Offer, Team, teamed
 from support.speaking import Agent
 
@@ -20,7 +22,7 @@ def typed(text: str, team: Team, who: Agent | Identity, directory: Path) -> str:
         pod, uid = who.instance.removeprefix("pod:").split("/")
         identity, variables = who.identity, {"POD_NAME": pod, "POD_UID": uid}
     assert isinstance(identity, Identity)
-    whole = f"cd {documents.REPOSITORY}\n{text}"
+    whole = f"cd {REPOSITORY}\n{text}"
     answer = documents.run(whole, team.cluster, identity, team.namespace, directory, **variables)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer.stdout
@@ -30,7 +32,7 @@ def test_the_holder_hands_work_over_as_in_the_readme(team: Team, tmp_path: Path)
     """In plain sh, with the holder's own token: the offer is pinned to its tenure and waits."""
     work = team.work(name="invoice-42")
     epoch = work.hold(team.alice)
-    printed = typed(documents.block(README, "handoff"), team, team.alice, tmp_path)
+    printed = typed(blocks(README)["handoff"], team, team.alice, tmp_path)
     assert "Pending" in printed
     offer = Offer(work, "invoice-42-to-bob")
     assert (offer.status["epoch"], offer.status["phase"]) == (epoch, "Pending")
@@ -42,21 +44,21 @@ def test_the_target_answers_and_takes_over_as_documented(team: Team, tmp_path: P
     checkpoint = {"epoch": epoch, "uri": "s3://1", "digest": "sha256:1", "previousDigest": ""}
     work.say(team.alice, checkpoint=checkpoint).must()
     offer = Offer.make(work, team.alice, team.bob, "to-me", subject="the rest", message="Two of three are done.")
-    assert "Two of three are done." in typed(documents.block(HANDOFFS, "inbox"), team, team.bob, tmp_path)
+    assert "Two of three are done." in typed(blocks(HANDOFFS)["inbox"], team, team.bob, tmp_path)
     work.renew(team.alice, epoch).must()
-    typed(documents.block(HANDOFFS, "accept"), team, team.bob, tmp_path)
+    typed(blocks(HANDOFFS)["accept"], team, team.bob, tmp_path)
     work.renew(team.alice, epoch).must()
-    printed = typed(documents.block(HANDOFFS, "claim"), team, team.bob, tmp_path)
+    printed = typed(blocks(HANDOFFS)["claim"], team, team.bob, tmp_path)
     assert "Handoff: handoff to-me: the rest" in printed
     assert '"digest":"sha256:1"' in printed
     work.renew(team.bob, offer.status["grantedEpoch"]).must()
-    assert "Completed" in typed(documents.block(HANDOFFS, "waits"), team, team.cluster.admin, tmp_path)
+    assert "Completed" in typed(blocks(HANDOFFS)["waits"], team, team.cluster.admin, tmp_path)
 
 
 def test_the_directory_is_applied_as_documented(cluster: Cluster, tmp_path: Path) -> None:
     """The block of docs/gitops.md: twice, and the second time nothing changes."""
     with teamed(cluster) as alone:
-        printed = typed(documents.block(GITOPS, "apply"), alone, cluster.admin, tmp_path)
+        printed = typed(blocks(GITOPS)["apply"], alone, cluster.admin, tmp_path)
     for name in ("invoice-42", "invoice-43", "invoice-42-to-bob"):
         assert name in printed
 

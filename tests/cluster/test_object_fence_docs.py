@@ -37,7 +37,7 @@ def run(world: World, directory: Path, script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("page", "name"), [("fencing.md", "kubectl"), ("fencing/objects.md", "objects")])
+@pytest.mark.parametrize(("page", "name"), [("docs/fencing.md", "kubectl"), ("docs/fencing/objects.md", "objects")])
 def test_the_lines_work_as_they_are_written(cluster: Cluster, tmp_path: Path, page: str, name: str) -> None:
     """With its lease's own name and epochs in place of the examples, every line is admitted."""
     with staged(cluster) as stage:
@@ -62,7 +62,7 @@ def test_a_holder_in_python_writes_under_its_own_epoch_and_its_successor_takes_o
     cluster.api.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", WRITER)
     holder = cluster.service_account(namespace, "payer", "worklease-agent-creator")
     cluster.grant(namespace, WRITER["metadata"]["name"], holder)  # type: ignore[index]
-    code = blocks("fencing/objects.md")["python"]
+    code = blocks("docs/fencing/objects.md")["python"]
     epochs = []
     with operating(cluster, namespace):
         for _ in range(2):

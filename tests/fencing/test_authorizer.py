@@ -263,7 +263,7 @@ def with_ports(configuration: str, fence: Authorizer, service: Upstream) -> str:
 @pytest.fixture(scope="module", params=["nginx", "envoy-http", "envoy-grpc"])
 def proxy(request: pytest.FixtureRequest, fence: Authorizer, service: Upstream) -> Iterator[int]:
     """A real proxy with the documented configuration; gives its port."""
-    page = blocks("fencing/proxies.md")
+    page = blocks("docs/fencing/proxies.md")
     with required():
         if request.param == "nginx":
             running = backends.nginx(with_ports(page["nginx"], fence, service))
@@ -306,7 +306,7 @@ def test_a_proxy_refuses_what_is_no_token(proxy: int, service: Upstream) -> None
 
 def test_a_proxy_without_its_authorizer_lets_nothing_through(service: Upstream, tmp_path: Path) -> None:
     """When the authorizer is gone the service sees nothing."""
-    page = blocks("fencing/proxies.md")
+    page = blocks("docs/fencing/proxies.md")
     gone = Authorizer(None, free_port(), free_port())  # type: ignore[arg-type]
     before = len(service.received)
     with required():

@@ -15,13 +15,17 @@ import pytest
 from backends import listens
 from controlplane.ports import free_port
 from controlplane.process import Process
+from repository import REPOSITORY
 from support.authorizer import environment
-from support.markdown import DOCS, blocks, links, unmarked
+from support.markdown import blocks, unmarked, written
 from support.waiting import wait_for
 from support.webapps import Headers, asgi_server, send, wsgi_server
 from worklease.fencing import Token, postgresql
 
-PAGES = ["fencing.md", *(f"fencing/{path.name}" for path in sorted((DOCS / "fencing").glob("*.md")))]
+PAGES = [
+    "docs/fencing.md",
+    *(f"docs/fencing/{path.name}" for path in sorted((REPOSITORY / "docs" / "fencing").glob("*.md"))),
+]
 LEASE = "payments/invoice-42"
 
 DJANGO = """
@@ -68,7 +72,7 @@ def execute(page: str, *names: str, **given: Any) -> dict[str, Any]:
     """Runs blocks of a page, one after the other in one module."""
     module: dict[str, Any] = {"__name__": page, **given}
     for name in names:
-        exec(compile(blocks(page)[name], f"docs/{page}: {name}", "exec"), module)
+        exec(compile(blocks(page)[name], f"{page}: {name}", "exec"), module)
     return module
 
 
@@ -104,14 +108,14 @@ def test_five_minutes_for_sql(postgres: str) -> None:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(postgresql.script().encode())
         connection.execute("CREATE TABLE charge (invoice text, cents int)")
-        connection.execute(blocks("fencing.md")["sql"].encode())
+        connection.execute(blocks("docs/fencing.md")["sql"].encode())
         assert connection.execute("SELECT invoice, cents FROM charge").fetchall() == [("invoice-42", 4200)]
         assert connection.execute("SELECT lease, epoch FROM worklease_mark").fetchall() == [(LEASE, 1482)]
 
 
 def test_five_minutes_for_python_and_http() -> None:
     """SQLAlchemy and FastAPI, one building on the other."""
-    module = execute("fencing.md", "sqlalchemy", "fastapi")
+    module = execute("docs/fencing.md", "sqlalchemy", "fastapi")
     with asgi_server(module["app"]) as port:
         assert send(port, "POST", "/charges/invoice-42", headers(9)).status == 200
         assert send(port, "POST", "/charges/invoice-42", headers(8)).body["highest"] == 9
@@ -119,7 +123,7 @@ def test_five_minutes_for_python_and_http() -> None:
         assert send(port, "POST", "/charges/invoice-42", []).status == 428
 
 
-@pytest.mark.parametrize("page", ["fencing.md", "fencing/redis.md"])
+@pytest.mark.parametrize("page", ["docs/fencing.md", "docs/fencing/redis.md"])
 def test_redis_pages(page: str, redis_server: str, redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples against a real Redis, the line of the wire protocol included."""
     code = blocks(page)["redis"].replace("/run/redis/redis.sock", redis_server)
@@ -131,7 +135,7 @@ def test_five_minutes_for_a_proxy(tmp_path: Path) -> None:
     """The command line starts the authorizer."""
     port = free_port()
     words = shlex.split(
-        blocks("fencing.md")["proxy"].replace("/var/lib/worklease", str(tmp_path)).replace("9412", str(port))
+        blocks("docs/fencing.md")["proxy"].replace("/var/lib/worklease", str(tmp_path)).replace("9412", str(port))
     )
     assert words[0] == "worklease-fence"
     process = Process(
@@ -144,12 +148,12 @@ def test_five_minutes_for_a_proxy(tmp_path: Path) -> None:
 
 def test_the_token_page() -> None:
     """The forms of the token."""
-    execute("fencing/token.md", "token")
+    execute("docs/fencing/token.md", "token")
 
 
 def test_the_sql_page_in_sql(postgres: str) -> None:
     """GRANT, the two ways to call the function, the refusal, the trigger."""
-    page = {name: code.encode() for name, code in blocks("fencing/sql.md").items()}
+    page = {name: code.encode() for name, code in blocks("docs/fencing/sql.md").items()}
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(postgresql.script().encode())
         connection.execute("CREATE TABLE charge (lease text, cents int)")
@@ -172,18 +176,18 @@ def test_the_sql_page_in_sql(postgres: str) -> None:
 
 def test_the_sql_page_in_python() -> None:
     """SQLAlchemy, sqlite3 and idempotency."""
-    execute("fencing/sql.md", "sqlalchemy", "sqlite3", "idempotency")["engine"].dispose()
+    execute("docs/fencing/sql.md", "sqlalchemy", "sqlite3", "idempotency")["engine"].dispose()
 
 
 def test_the_http_page_in_fastapi() -> None:
     """The FastAPI example, served."""
-    with asgi_server(execute("fencing/http.md", "fastapi")["app"]) as port:
+    with asgi_server(execute("docs/fencing/http.md", "fastapi")["app"]) as port:
         fences(port)
 
 
 def test_the_http_page_in_flask() -> None:
     """The Flask example, served."""
-    with wsgi_server(execute("fencing/http.md", "flask")["app"]) as port:
+    with wsgi_server(execute("docs/fencing/http.md", "flask")["app"]) as port:
         fences(port)
 
 
@@ -192,7 +196,7 @@ def test_the_http_page_in_django(postgres: str, tmp_path: Path) -> None:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(postgresql.script().encode())
         connection.execute("CREATE TABLE charge (lease text, cents int)")
-    page = blocks("fencing/http.md")
+    page = blocks("docs/fencing/http.md")
     host, _, name = (part.split("=")[1] for part in postgres.split())
     port = free_port()
     database = {"ENGINE": "django.db.backends.postgresql", "HOST": host, "USER": "admin", "NAME": name}
@@ -211,20 +215,20 @@ def test_the_http_page_in_django(postgres: str, tmp_path: Path) -> None:
 
 def test_the_http_page_at_the_door() -> None:
     """The door's example, served."""
-    with asgi_server(execute("fencing/http.md", "door")["app"]) as port:
+    with asgi_server(execute("docs/fencing/http.md", "door")["app"]) as port:
         fences(port)
 
 
 def test_the_http_page_for_senders() -> None:
     """A request that carries the token."""
-    request = execute("fencing/http.md", "sender")["request"]
+    request = execute("docs/fencing/http.md", "sender")["request"]
     assert Token.from_headers(request.header_items()) == Token(LEASE, 1482, "c-1")
 
 
 def test_the_live_page() -> None:
     """The valve opens for the holder and for nobody else."""
     held = {"status": {"phase": "Held", "epoch": 9}, "spec": {}}
-    open_valve = execute("fencing/live.md", "verify", read=lambda namespace, name: held)["open_valve"]
+    open_valve = execute("docs/fencing/live.md", "verify", read=lambda namespace, name: held)["open_valve"]
     assert open_valve(LEASE, 9) == "opened"
     assert open_valve(LEASE, 7) == "refused: the epoch of the lease is 9"
 
@@ -232,14 +236,14 @@ def test_the_live_page() -> None:
 @pytest.mark.parametrize("name", ["idempotency-key", "ownership", "compensation", "review"])
 def test_when_nothing_can_be_changed(name: str) -> None:
     """Each of the four examples shows what it says."""
-    module = execute("fencing/unchanged.md", name, bank=Bank())
+    module = execute("docs/fencing/unchanged.md", name, bank=Bank())
     if "database" in module:
         module["database"].close()
 
 
 def test_the_documented_path_of_the_script_is_right() -> None:
     """The command that applies the script finds it."""
-    line = next(line for line in (DOCS / "fencing/sql.md").read_text().splitlines() if "--file" in line)
+    line = next(line for line in written("docs/fencing/sql.md").splitlines() if "--file" in line)
     code = line.split("-c '")[1].split("')")[0]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
     assert os.path.isfile(f"{done.stdout.strip()}/postgresql.sql")

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 import sqlalchemy
 
-from support.markdown import DOCS
+from support.markdown import written
 from support.recipients import SqlAlchemyRecipient
 from support.webapps import LEASE, Answer, Headers, Service, send, served
 from worklease.errors import FencingError, MarkUnavailable, StaleEpoch
@@ -207,8 +207,8 @@ def test_a_refusal_of_the_services_own_is_503() -> None:
 
 def test_the_table_of_refusals_in_the_documentation_is_this_one() -> None:
     """The page on HTTP has the table that the answers are made from; the page on the token names every refusal."""
-    assert table() in (DOCS / "fencing/http.md").read_text()
-    token_page = (DOCS / "fencing/token.md").read_text()
+    assert table() in written("docs/fencing/http.md")
+    token_page = written("docs/fencing/token.md")
     assert [kind.__name__ for kind in PROBLEMS if f"`{kind.__name__}`" not in token_page] == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from support import documents
 from support.agents_in_pods import WITHIN_SECONDS, WORK, Agents
 from support.cluster import Cluster
+from support.markdown import blocks
 from support.pods import POLL_SECONDS
 from support.shared_node import SharedNode
 from support.waiting import wait_for
@@ -90,8 +91,8 @@ def test_an_administrator_revokes_and_nobody_works_until_it_is_resumed(agents: C
 
 def test_docs_node_is_true(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """The commands of docs/node.md, word for word: the deleted pod's tenure ends as Released."""
-    assert documents.names("docs/node.md") == {"agents"}
-    answer = documents.run(documents.block("docs/node.md", "agents"), cluster, cluster.admin, namespace, tmp_path)
+    assert set(blocks("docs/node.md")) == {"agents"}
+    answer = documents.run(blocks("docs/node.md")["agents"], cluster, cluster.admin, namespace, tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "working under epoch" in answer.stdout
     assert "Released" in answer.stdout

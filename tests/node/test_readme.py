@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from controlplane import ensure
+from repository import REPOSITORY
 from support.cluster import Cluster
-from support.shared_node import REPOSITORY, STATE, SharedNode, hack_cluster
+from support.shared_node import STATE, SharedNode, hack_cluster
 from support.speaking import Agent, Work
 
 WITHIN_SECONDS = 540.0

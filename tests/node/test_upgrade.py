@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from repository import REPOSITORY
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE
 from support.pods import POLL_SECONDS, Pods
-from support.shared_node import IMAGE, REPOSITORY, SharedNode
+from support.shared_node import IMAGE, SharedNode
 from support.waiting import wait_for
 
 HELD = 20

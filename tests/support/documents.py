@@ -1,9 +1,8 @@
-"""Runs the blocks of the documentation, word for word: those after a comment `<!-- run: NAME -->`."""
+"""Runs the blocks of the documentation, word for word, as somebody who types them (see markdown.py)."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,21 +10,7 @@ from pathlib import Path
 
 from support.cluster import Cluster, Identity
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"<!-- run: (?P<name>[a-z-]+) -->\n```(?:sh|python)\n(?P<text>.*?)```", re.DOTALL)
 WITHIN_SECONDS = 120.0
-
-
-def block(document: str, name: str) -> str:
-    """The one block of that name in the document."""
-    found = [match["text"] for match in BLOCK.finditer((REPOSITORY / document).read_text()) if match["name"] == name]
-    assert len(found) == 1, f"{document} has {len(found)} blocks named {name}"
-    return found[0]
-
-
-def names(document: str) -> set[str]:
-    """The names of all blocks that are to be run."""
-    return {match["name"] for match in BLOCK.finditer((REPOSITORY / document).read_text())}
 
 
 def run(

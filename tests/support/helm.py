@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from repository import REPOSITORY
+
 CHART = REPOSITORY / "charts" / "worklease"
 RELEASE, NAMESPACE = "worklease", "worklease-system"
 WITHIN_SECONDS = 120.0

@@ -19,11 +19,11 @@ from imaging.command import NAME
 from imaging.command import ensure as image
 from localcluster.state import State
 from locking import locked
+from repository import REPOSITORY
 from support import kubectl_image
 from support.cluster import Cluster
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 IMAGE = f"{NAME}:{worklease.__version__}"
 STATE = "worklease/cluster"
 WAIT = ("--wait", "--timeout=110s")

@@ -3,6 +3,7 @@
 import pytest
 
 import generation
+from repository import REPOSITORY
 
 
 def test_generated_files_are_fresh() -> None:
@@ -15,10 +16,10 @@ def test_check_names_a_stale_file_and_how_to_renew_it(
 ) -> None:
     """--check writes nothing, shows what differs and says what to run."""
     name, content = next(iter(generation.rendered().items()))
-    stored = (generation.REPOSITORY / name).read_bytes()
+    stored = (REPOSITORY / name).read_bytes()
     monkeypatch.setattr(generation, "rendered", lambda: {name: content + "stale: true\n"})
     assert generation.main(["--check"]) == 1
     said = "".join(capsys.readouterr())
     assert "+stale: true" in said
     assert "1 generated file(s) are stale: run hack/generate" in said
-    assert (generation.REPOSITORY / name).read_bytes() == stored
+    assert (REPOSITORY / name).read_bytes() == stored

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from repository import REPOSITORY
+
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *REPOSITORY.glob("charts/*/*.md")])
 LINK = re.compile(r"\]\((?!https?://|mailto:)(?P<file>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

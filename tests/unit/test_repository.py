@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from repository import REPOSITORY
+
 IMPORT_ROOTS = (REPOSITORY, REPOSITORY / "operator", REPOSITORY / "hack", REPOSITORY / "tests")
 SOURCES = sorted(path for root in ("operator/worklease", "hack", "tests") for path in (REPOSITORY / root).rglob("*.py"))
 MOST_DOCSTRING_LINES = 5

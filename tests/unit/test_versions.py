@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
 
 import worklease
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from repository import REPOSITORY
 
 
 def _chart() -> dict[str, str]:
